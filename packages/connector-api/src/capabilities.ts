@@ -1,0 +1,23 @@
+/**
+ * What a connector can do, as data. Drives the conformance suite's skips, the support table in the
+ * docs, the router's dispatch and early refusal (ERR_KV_UNSUPPORTED). It never changes at run time.
+ */
+export interface ConnectorCapabilities {
+  /** Who moves the bytes. Peers with different modes refuse each other in the handshake. */
+  readonly transferMode: 'pull' | 'push' | 'ticket'
+  /** `sequential`: the router asks D after P answered. `concurrent`: it asks both at once. */
+  readonly dispatch: 'sequential' | 'concurrent'
+  /** KV may also flow from D back to P for the next turn. */
+  readonly isBidirectional: boolean
+  /** Blocks may leave while prefill is still running. */
+  readonly isProgressive: boolean
+  /** `equal`: both sides need the same TP size. `mapped`: whole ratios are mapped by head slices. */
+  readonly tensorParallel: 'single' | 'equal' | 'mapped'
+  /** Highest number of KV groups (1 = no hybrid allocator). */
+  readonly groupCountMax: number
+  readonly supportsDifferentBlockSizes: boolean
+  readonly supportsLora: boolean
+  readonly supportsMultimodal: boolean
+  /** `n > 1` and list prompts within one request; when false the router splits or refuses them. */
+  readonly supportsParallelSampling: boolean
+}

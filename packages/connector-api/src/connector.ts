@@ -1,0 +1,163 @@
+/**
+ * The hooks an engine calls, in vLLM's order and with vLLM's meaning (`KVConnectorBase_V1`), split in two
+ * halves that may live in different processes and talk only through bytes. The scheduler half decides
+ * and does no I/O; the worker half performs. Neither ever throws out of a hook for an operating error:
+ * a failed load is reported, with its blocks, in `getTransferResults`.
+ */
+import type { ConnectorCapabilities } from './capabilities.ts'
+import type { Clock } from './clock.ts'
+import type { AnyConnectorError } from './errors.ts'
+import type { KvferryConfig } from './config.ts'
+import type { EngineId, Incarnation, Rank, RankKey, RequestId } from './ids.ts'
+import type { KvCacheLayout, KvKernels } from './kv-memory.ts'
+import type { Logger } from './logger.ts'
+import type { Metrics } from './metrics.ts'
+import type { Random } from './random.ts'
+import type { SideChannel } from './side-channel.ts'
+import type { ReadyFence, TransferAgent } from './transfer-agent.ts'
+
+/** JSON object of the request or response field `kv_transfer_params`; keys as in vLLM (snake case). */
+export type KvTransferParams = Readonly<Record<string, unknown>>
+
+/** Logical block ids, one list per KV group, in token order. */
+export type BlockIds = readonly Uint32Array[]
+
+/** Why the engine ended a request. Only the first two leave complete KV behind. */
+export type FinishReason = 'stopped' | 'length-capped' | 'aborted' | 'failed'
+
+export interface RequestView {
+  readonly requestId: RequestId
+  readonly promptTokenCount: number
+  /** Tokens whose KV is valid now. */
+  readonly computedTokenCount: number
+  readonly kvTransferParams: KvTransferParams | null
+  /** Set once the request ended. */
+  readonly finishReason: FinishReason | null
+}
+
+export interface StepView {
+  /** 0-based number of the engine step. */
+  readonly stepIndex: number
+  /** Requests with tokens in this step. */
+  readonly scheduledRequestIds: readonly RequestId[]
+  readonly preemptedRequestIds: readonly RequestId[]
+}
+
+/** What one step's worker hooks found, aggregated over ranks, for the scheduler half and the engine. */
+export interface WorkerOutput {
+  readonly sent: readonly RequestId[]
+  readonly received: readonly RequestId[]
+  readonly failed: readonly FailedLoad[]
+}
+
+/** A load that ended without valid KV. Also listed in `received`: its blocks are the engine's again. */
+export interface FailedLoad {
+  readonly requestId: RequestId
+  /** Logical ids that hold no valid KV, per group. */
+  readonly blockIds: BlockIds
+  readonly error: AnyConnectorError
+}
+
+/** Per-load measurements for the harness; drained by `getStats`. Times are of this process's clock. */
+export interface LoadSample {
+  readonly requestId: RequestId
+  readonly bindAtMs: number
+  readonly handshakeMs: number
+  readonly queuedUs: number
+  readonly postUs: number
+  readonly wireUs: number
+  /** Final status known to the worker half. */
+  readonly completeAtMs: number
+  readonly bytes: number
+  readonly descriptorsBeforeMerge: number
+  readonly descriptorsAfterMerge: number
+}
+
+export interface StatsSnapshot {
+  readonly loads: readonly LoadSample[]
+  readonly counters: Readonly<Record<string, number>>
+}
+
+export interface CommonComponents {
+  readonly engineId: EngineId
+  readonly incarnation: Incarnation
+  readonly config: KvferryConfig
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+  readonly metrics: Metrics
+  /** Wakes an idle engine so that it runs a step; safe to call often, from any event. */
+  requestStep(): void
+}
+export interface SchedulerComponents extends CommonComponents {
+  /** Tokens per block. */
+  readonly blockTokens: number
+}
+export interface WorkerComponents extends CommonComponents {
+  readonly agent: TransferAgent
+  readonly sideChannel: SideChannel
+  readonly kernels?: KvKernels
+}
+
+export interface ConnectorFactory {
+  readonly name: string
+  readonly capabilities: ConnectorCapabilities
+  /** Validates and completes `config.options`. @throws ConnectorError ERR_KV_CONFIG naming the nearest known key. */
+  parseOptions(options: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>>
+  /** One per engine. */
+  createScheduler(components: SchedulerComponents): ConnectorScheduler
+  /** One per rank. */
+  createWorker(components: WorkerComponents, rank: Rank): ConnectorWorker
+}
+
+export interface ConnectorScheduler {
+  /** Once, after every worker registered its caches. */
+  setHandshakeMetadata(byRank: ReadonlyMap<RankKey, Uint8Array>): void
+  onNewRequest(request: RequestView): void
+  /**
+   * Tokens available beyond `computedTokenCount` (the local prefix hit, a multiple of the block size).
+   * No I/O, no allocation, repeatable: allocation may still fail. `tokens: null` = ask again next step;
+   * `isAsync` is false when `tokens` is 0. Malformed params give 0, never an exception.
+   */
+  getNumNewMatchedTokens(
+    request: RequestView,
+    computedTokenCount: number,
+  ): { readonly tokens: number | null; readonly isAsync: boolean }
+  /**
+   * The commit point. `blocks` are all of the request's, local hits first. Called again with
+   * `externalTokenCount = 0` when the request comes back from its load.
+   */
+  updateStateAfterAlloc(request: RequestView, blocks: BlockIds, externalTokenCount: number): void
+  /** Once per step, also an empty one. Drains: nothing is sent twice. */
+  buildConnectorMeta(step: StepView): Uint8Array
+  /** Before the engine acts on `output`. */
+  updateConnectorOutput(output: WorkerOutput): void
+  /**
+   * Exactly once per request, before its blocks are freed. `delayFree`: the engine keeps the blocks
+   * until a worker reports the id as `sent`.
+   */
+  requestFinished(
+    request: RequestView,
+    blocks: BlockIds,
+  ): { readonly delayFree: boolean; readonly kvTransferParams: KvTransferParams | null }
+  /** An idle engine goes on stepping while either is true. */
+  hasPendingPushWork(): boolean
+  hasPendingBlockFrees(): boolean
+  shutdown(): Promise<void>
+}
+
+export interface ConnectorWorker {
+  /** Once, before serving. Registers the regions; returns this rank's handshake metadata. */
+  registerKvCaches(caches: KvCacheLayout): Promise<Uint8Array>
+  /** Awaited: the blocks of preempted requests get new owners as soon as it resolves. */
+  handlePreemptions(meta: Uint8Array): Promise<void>
+  /** Once a step. Loads leave here; it never waits (unless posting is `inline`). */
+  bindConnectorMetadata(meta: Uint8Array): void
+  /** After the forward was launched; saves are handed over here, in the same step. */
+  waitForSave(ready: ReadyFence | null): void
+  /** Once a step. Each id exactly once per direction; a failed load is in `failed` and in `received`. */
+  getTransferResults(finished: ReadonlySet<RequestId>): WorkerOutput
+  getStats(): StatsSnapshot | null
+  /** Idempotent, safe half-initialised. Waits for open transfers up to its deadline. */
+  shutdown(): Promise<void>
+}

@@ -1,0 +1,66 @@
+/**
+ * The config word: turns `connector: pull` into that package's factory by a dynamic import, so that an
+ * installation needs only the connectors it uses.
+ */
+import { ConnectorError } from './errors.ts'
+import type { ConnectorFactory } from './connector.ts'
+
+const ownConnectors = ['pull', 'push', 'xavier'] as const
+
+function packageName(connector: string): string {
+  return (ownConnectors as readonly string[]).includes(connector)
+    ? `@kvferry/connector-${connector}`
+    : connector
+}
+
+function isFactory(value: unknown): value is ConnectorFactory {
+  if (typeof value !== 'object' || value === null) return false
+  const candidate = value as Partial<ConnectorFactory>
+  return (
+    typeof candidate.name === 'string' &&
+    typeof candidate.capabilities === 'object' &&
+    typeof candidate.createScheduler === 'function' &&
+    typeof candidate.createWorker === 'function' &&
+    typeof candidate.parseOptions === 'function'
+  )
+}
+
+/** True when the import failed because the package itself is missing, not something inside it. */
+function isMissingPackage(error: unknown, name: string): boolean {
+  const { code, message } = error as { code?: unknown; message?: unknown }
+  return code === 'ERR_MODULE_NOT_FOUND' && typeof message === 'string' && message.includes(`'${name}'`)
+}
+
+/**
+ * Imports a connector by its config word. The package's default export is its factory. `importModule`
+ * resolves from the caller's place (pass `(name) => import(name)` from the assembling package).
+ * @throws ConnectorError ERR_KV_CONNECTOR_NOT_INSTALLED, ERR_KV_CONFIG (the package is no connector).
+ */
+export async function loadConnector(
+  connector: string,
+  importModule: (name: string) => Promise<unknown> = (name) => import(name),
+): Promise<ConnectorFactory> {
+  const name = packageName(connector)
+  let loaded: unknown
+  try {
+    loaded = await importModule(name)
+  } catch (cause) {
+    if (!isMissingPackage(cause, name)) throw cause
+    const command = `npm install ${name}`
+    throw new ConnectorError(
+      'ERR_KV_CONNECTOR_NOT_INSTALLED',
+      `connector "${connector}" is not installed; run: ${command}`,
+      { connector, command },
+      { cause },
+    )
+  }
+  const factory = (loaded as { default?: unknown }).default
+  if (!isFactory(factory)) {
+    throw new ConnectorError(
+      'ERR_KV_CONFIG',
+      `connector: package "${name}" has no ConnectorFactory as its default export`,
+      { field: 'connector', value: connector, remedy: 'name pull, push, xavier or a connector package' },
+    )
+  }
+  return factory
+}

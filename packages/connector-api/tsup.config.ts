@@ -1,0 +1,10 @@
+import { defineConfig } from 'tsup'
+import { libraryConfig } from '../../tsup.base.ts'
+
+export default defineConfig(
+  libraryConfig({
+    index: 'src/index.ts',
+    'testing/index': 'src/testing/index.ts',
+    'conformance/index': 'src/conformance/index.ts',
+  }),
+)

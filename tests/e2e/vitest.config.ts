@@ -1,0 +1,3 @@
+import { testProject } from '../../vitest.base.ts'
+
+export default testProject('e2e', { testTimeoutMs: 120_000 })

@@ -1,0 +1,17 @@
+// Shared by every package's vitest.config.ts: one project, sources instead of builds, no retries.
+import { defineProject } from 'vitest/config'
+
+const conditions = ['kvferry-source', 'node', 'import', 'default']
+
+export function testProject(name: string, options: { testTimeoutMs?: number } = {}) {
+  return defineProject({
+    resolve: { conditions },
+    ssr: { resolve: { conditions } },
+    test: {
+      name,
+      include: ['test/**/*.test.ts'],
+      testTimeout: options.testTimeoutMs ?? 10_000,
+      retry: 0,
+    },
+  })
+}
