@@ -1,1 +1,16 @@
-export {}
+/**
+ * The ports of the contract, implemented with the libraries that the contract itself must not need.
+ *
+ * @packageDocumentation
+ */
+export { createLogger, logLevels, type LoggerOptions, type LogLevel } from './logger.ts'
+export {
+  Counter,
+  createMetrics,
+  Gauge,
+  Histogram,
+  Registry,
+  type RuntimeMetrics,
+} from './metrics.ts'
+export { createSystemClock } from './system-clock.ts'
+export { createSystemRandom } from './system-random.ts'
