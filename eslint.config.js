@@ -13,15 +13,29 @@ const timers = ['setTimeout', 'setInterval', 'setImmediate'].map((name) => ({
 }))
 
 export default tseslint.config(
-  { ignores: ['**/dist/**', '**/node_modules/**', '.cache/**', '**/build/**', '.turbo/**', 'docs/**'] },
+  {
+    ignores: [
+      '**/dist/**',
+      '**/node_modules/**',
+      '.cache/**',
+      '**/build/**',
+      '.turbo/**',
+      'docs/**',
+    ],
+  },
   ...tseslint.configs.recommended,
   {
     files: ['**/*.ts'],
-    languageOptions: { parserOptions: { project: './tsconfig.json', tsconfigRootDir: import.meta.dirname } },
+    languageOptions: {
+      parserOptions: { project: './tsconfig.json', tsconfigRootDir: import.meta.dirname },
+    },
     rules: {
       '@typescript-eslint/switch-exhaustiveness-check': 'error',
       '@typescript-eslint/no-floating-promises': 'error',
-      '@typescript-eslint/no-misused-promises': ['error', { checksVoidReturn: { arguments: false } }],
+      '@typescript-eslint/no-misused-promises': [
+        'error',
+        { checksVoidReturn: { arguments: false } },
+      ],
       '@typescript-eslint/consistent-type-imports': 'error',
       'max-lines': ['error', { max: 300, skipBlankLines: true, skipComments: true }],
       eqeqeq: 'error',
@@ -29,6 +43,9 @@ export default tseslint.config(
   },
   {
     files: ['packages/{connector-*,kv-history}/src/**/*.ts'],
-    rules: { 'no-restricted-properties': ['error', ...injectedOnly], 'no-restricted-globals': ['error', ...timers] },
+    rules: {
+      'no-restricted-properties': ['error', ...injectedOnly],
+      'no-restricted-globals': ['error', ...timers],
+    },
   },
 )

@@ -6,6 +6,10 @@ export default defineConfig({
   ssr: { resolve: { conditions: ['kvferry-source', 'node', 'import', 'default'] } },
   resolve: { conditions: ['kvferry-source', 'node', 'import', 'default'] },
   test: {
-    projects: ['packages/*/vitest.config.ts', 'benchmarks/vitest.config.ts', 'tests/*/vitest.config.ts'],
+    projects: [
+      'packages/*/vitest.config.ts',
+      'benchmarks/vitest.config.ts',
+      'tests/*/vitest.config.ts',
+    ],
   },
 })

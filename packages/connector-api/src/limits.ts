@@ -50,7 +50,10 @@ export const limits = {
 } as const
 
 assert(limits.leaseSafetyMarginMs * 10 <= limits.leaseDurationMs, 'lease margin too large')
-assert(limits.sideChannelTimeoutMs <= limits.handshakeTimeoutMs, 'handshake shorter than one answer')
+assert(
+  limits.sideChannelTimeoutMs <= limits.handshakeTimeoutMs,
+  'handshake shorter than one answer',
+)
 assert(limits.transferDeadlineMs <= limits.leaseDurationMs, 'a transfer may outlive every lease')
 assert(limits.agentMetadataSizeBytesMax < limits.frameSizeBytesMax, 'metadata exceeds a frame')
 assert(limits.idSizeBytesMax + 32 <= limits.notificationSizeBytesMax, 'id exceeds a notification')

@@ -28,7 +28,9 @@ function isFactory(value: unknown): value is ConnectorFactory {
 /** True when the import failed because the package itself is missing, not something inside it. */
 function isMissingPackage(error: unknown, name: string): boolean {
   const { code, message } = error as { code?: unknown; message?: unknown }
-  return code === 'ERR_MODULE_NOT_FOUND' && typeof message === 'string' && message.includes(`'${name}'`)
+  return (
+    code === 'ERR_MODULE_NOT_FOUND' && typeof message === 'string' && message.includes(`'${name}'`)
+  )
 }
 
 /**
@@ -59,7 +61,11 @@ export async function loadConnector(
     throw new ConnectorError(
       'ERR_KV_CONFIG',
       `connector: package "${name}" has no ConnectorFactory as its default export`,
-      { field: 'connector', value: connector, remedy: 'name pull, push, xavier or a connector package' },
+      {
+        field: 'connector',
+        value: connector,
+        remedy: 'name pull, push, xavier or a connector package',
+      },
     )
   }
   return factory

@@ -1,0 +1,148 @@
+#!/usr/bin/env node
+// `npm test`: set-up, then every gate in order, each named and timed. Later gates run although an earlier
+// one failed, so that one run shows everything. Last line: `N passed, N failed, N skipped`.
+// `--only NAME[,NAME]` runs the named gates; `--list` names them.
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { run } from './process.mjs'
+import { SetupError, root, runMain, setup, toolsPath } from './setup.mjs'
+
+const env = { PATH: toolsPath, CI: 'true', NO_COLOR: '1' }
+const bin = (name) => join(root, 'node_modules', '.bin', name)
+const nativeBuild = join(root, 'packages', 'native-nixl', 'native', 'build.mjs')
+
+/** A gate that only says yes or no counts as one test. */
+function check(command, args) {
+  return async () => {
+    const { code, output } = await run(command, args, { cwd: root, env, quiet: true })
+    if (code !== 0) process.stderr.write(output)
+    return { passed: code === 0 ? 1 : 0, failed: code === 0 ? 0 : 1, skipped: [] }
+  }
+}
+
+/** Reads vitest's JSON report; a run that left none counts as one failure, whatever its exit code. */
+function vitest(...projects) {
+  return async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'kvferry-test-'))
+    const report = join(folder, 'report.json')
+    try {
+      const args = ['run', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
+      const { code } = await run(
+        bin('vitest'),
+        [...args, ...projects.flatMap((name) => ['--project', name])],
+        {
+          cwd: root,
+          env,
+        },
+      )
+      return readReport(report, code)
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+    }
+  }
+}
+
+function readReport(path, code) {
+  let report
+  try {
+    report = JSON.parse(readFileSync(path, 'utf8'))
+  } catch {
+    return { passed: 0, failed: 1, skipped: [] }
+  }
+  const skipped = report.testResults.flatMap((file) =>
+    file.assertionResults
+      .filter((test) => ['skipped', 'pending', 'todo'].includes(test.status))
+      .map((test) => test.fullName),
+  )
+  const brokenFiles = report.testResults.filter(
+    (file) =>
+      file.status === 'failed' && file.assertionResults.every((test) => test.status !== 'failed'),
+  ).length
+  const failed = report.numFailedTests + brokenFiles
+  return { passed: report.numPassedTests, failed: code !== 0 && failed === 0 ? 1 : failed, skipped }
+}
+
+/** The C++ half's own tests, built with a sanitizer; their last line has the counts. */
+function native(sanitizer) {
+  return async () => {
+    const { code, output } = await run(
+      process.execPath,
+      [nativeBuild, '--tests', sanitizer, '--run'],
+      {
+        cwd: root,
+        quiet: true,
+      },
+    )
+    const counts = /(\d+) passed, (\d+) failed\s*$/.exec(output.trim())
+    const failed = counts ? Number(counts[2]) : 1
+    if (code !== 0 || failed > 0) process.stderr.write(output)
+    return {
+      passed: counts ? Number(counts[1]) : 0,
+      failed: code !== 0 && failed === 0 ? 1 : failed,
+      skipped: [],
+    }
+  }
+}
+
+const gates = {
+  tidy: check(process.execPath, ['scripts/tidy.mjs']),
+  'check-packages': check(process.execPath, ['scripts/check-packages.mjs']),
+  format: check(bin('prettier'), ['--check', '--log-level', 'warn', '.']),
+  types: check(bin('tsc'), ['-p', 'tsconfig.json']),
+  lint: check(bin('eslint'), ['.', '--max-warnings', '0']),
+  unit: vitest(
+    'connector-api',
+    'connector-pull',
+    'runtime',
+    'router',
+    'reference-engine',
+    'benchmarks',
+  ),
+  'native-asan': native('asan'),
+  'native-tsan': native('tsan'),
+  'native-node': vitest('native-nixl'),
+  processes: vitest('e2e'),
+}
+
+async function main() {
+  const args = process.argv.slice(2)
+  if (args.includes('--list')) {
+    process.stdout.write(`${Object.keys(gates).join('\n')}\n`)
+    return 0
+  }
+  const only = args.includes('--only') ? args[args.indexOf('--only') + 1]?.split(',') : null
+  const unknown = only?.find((name) => !(name in gates))
+  if (unknown !== undefined) {
+    process.stderr.write(`test: no gate "${unknown}"; --list names them\n`)
+    return 2
+  }
+  try {
+    await setup()
+  } catch (error) {
+    if (!(error instanceof SetupError)) throw error
+    process.stderr.write(`test: set-up failed: ${error.message}\n`)
+    process.stdout.write('0 passed, 1 failed, 0 skipped\n')
+    return 1
+  }
+  const total = { passed: 0, failed: 0, skipped: [] }
+  for (const [name, gate] of Object.entries(gates)) {
+    if (only && !only.includes(name)) continue
+    const start = process.hrtime.bigint()
+    const { passed, failed, skipped } = await gate()
+    const seconds = Number(process.hrtime.bigint() - start) / 1e9
+    process.stderr.write(
+      `test: ${name}: ${passed} passed, ${failed} failed, ${skipped.length} skipped (${seconds.toFixed(1)} s)\n`,
+    )
+    total.passed += passed
+    total.failed += failed
+    total.skipped.push(...skipped)
+  }
+  for (const title of total.skipped) process.stdout.write(`skipped: ${title}\n`)
+  process.stdout.write(
+    `${total.passed} passed, ${total.failed} failed, ${total.skipped.length} skipped\n`,
+  )
+  return total.failed === 0 ? 0 : 1
+}
+
+await runMain(main)
