@@ -1,0 +1,98 @@
+/**
+ * The command `kvferry-nixl`: arguments in, exit code out (0 success, 1 failed check, 2 wrong usage).
+ * Started by bin/kvferry-nixl.mjs. What a command does lives in its own module, loaded only then, so
+ * that `install` works where the addon was not built.
+ */
+import { writeFile } from 'node:fs/promises'
+import { ConnectorError } from '@kvferry/connector-api'
+import { Command, CommanderError, Option } from 'commander'
+import { cudaMajors, nixlVersion, type CudaMajor } from './install/wheels.ts'
+
+const exitCodes = { success: 0, failed: 1, usage: 2, interrupted: 130 } as const
+
+interface JsonOption {
+  readonly json?: string
+}
+
+const jsonOption = () =>
+  new Option('--json <file>', 'write the machine-readable result ("-": standard output)')
+
+function say(line: string): void {
+  process.stderr.write(`${line}\n`)
+}
+
+/** Text for people goes to stdout, unless the JSON does: then nothing else may. */
+async function report(value: object, text: string, options: JsonOption): Promise<void> {
+  const json = `${JSON.stringify(value, null, 2)}\n`
+  if (options.json === '-') process.stdout.write(json)
+  else {
+    if (options.json !== undefined) await writeFile(options.json, json)
+    process.stdout.write(`${text}\n`)
+  }
+}
+
+function createProgram(signal: AbortSignal): Command {
+  const program = new Command('kvferry-nixl')
+    .description(`Installs and checks NVIDIA NIXL ${nixlVersion} for KVFerry`)
+    .exitOverride()
+    .addHelpText('after', '\nExample:\n  kvferry-nixl install && kvferry-nixl doctor')
+
+  program
+    .command('install')
+    .description('fetch the pinned NIXL through pip, check its hash, keep what UCX needs')
+    .addOption(
+      new Option('--cuda <major>', 'which of the wheels').choices(cudaMajors).default('12'),
+    )
+    .option('--dir <directory>', 'where to (default: KVFERRY_NIXL_DIR, else the user cache)')
+    .option('--wheel <file>', 'use this wheel, fetched elsewhere, instead of downloading it')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nExample:\n  kvferry-nixl install --cuda 12')
+    .action(async (options: JsonOption & { cuda: CudaMajor; dir?: string; wheel?: string }) => {
+      const { installNixl } = await import('./install/install.ts')
+      const result = await installNixl({
+        cuda: options.cuda,
+        directory: options.dir,
+        wheelPath: options.wheel,
+        signal,
+        onProgress: say,
+      })
+      const verb = result.status === 'installed' ? 'installed in' : 'is there already:'
+      await report(
+        { schema: 'kvferry.nixl-install/1', ...result },
+        `NIXL ${result.nixlVersion} (CUDA ${result.cuda}) ${verb} ${result.directory}`,
+        options,
+      )
+    })
+  return program
+}
+
+function exitCodeOf(error: unknown): number {
+  if (error instanceof CommanderError) {
+    // `--help` and `--version` end with 0; no command at all shows the help as a usage error.
+    return error.exitCode === 0 ? exitCodes.success : exitCodes.usage
+  }
+  if (ConnectorError.isInstance(error)) {
+    say(`kvferry-nixl: ${error.message}`)
+    return exitCodes.failed
+  }
+  throw error
+}
+
+async function main(): Promise<number> {
+  const interrupt = new AbortController()
+  for (const name of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(name, () => interrupt.abort(new Error(`stopped by ${name}`)))
+  }
+  try {
+    await createProgram(interrupt.signal).parseAsync()
+    return exitCodes.success
+  } catch (error) {
+    if (interrupt.signal.aborted) {
+      say(`kvferry-nixl: ${(interrupt.signal.reason as Error).message}`)
+      return exitCodes.interrupted
+    }
+    return exitCodeOf(error)
+  }
+}
+
+process.exitCode = await main()
