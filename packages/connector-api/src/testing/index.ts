@@ -1,1 +1,8 @@
-export {}
+/**
+ * What tests, simulations and the demo without NIXL need in place of the real world: virtual time,
+ * repeatable randomness, an in-memory transfer fabric and side channel. No test runner is imported.
+ *
+ * @packageDocumentation
+ */
+export * from './seeded-random.ts'
+export * from './sim-clock.ts'
