@@ -1,0 +1,78 @@
+/**
+ * Reads a configuration file: YAML 1.2, of which JSON is a subset, so the extension doesn't matter.
+ * The file's size and the document's aliases are bounded before anything is built from them.
+ */
+import { open } from 'node:fs/promises'
+import { LineCounter, parseDocument } from 'yaml'
+import { ConnectorError, type KvferryConfig } from '@kvferry/connector-api'
+import { configLimits } from './limits.ts'
+import { parseConfig } from './parse-config.ts'
+import { configError, showValue } from './problem.ts'
+
+async function readBounded(path: string): Promise<string> {
+  const file = await open(path, 'r')
+  try {
+    const { size } = await file.stat()
+    // One byte more than allowed is asked for, so that a file that grows, or a pipe, is noticed too.
+    const buffer = Buffer.alloc(configLimits.fileSizeBytesMax + 1)
+    let length = 0
+    while (length < buffer.length) {
+      const { bytesRead } = await file.read(buffer, length, buffer.length - length, null)
+      if (bytesRead === 0) break
+      length += bytesRead
+    }
+    if (length > configLimits.fileSizeBytesMax) {
+      throw configError([
+        {
+          field: 'file',
+          value: showValue(path),
+          remedy: `use a file of at most ${configLimits.fileSizeBytesMax} bytes, this one has ${Math.max(size, length)}`,
+        },
+      ])
+    }
+    return new TextDecoder('utf-8', { fatal: true }).decode(buffer.subarray(0, length))
+  } finally {
+    await file.close()
+  }
+}
+
+async function readText(path: string): Promise<string> {
+  try {
+    return await readBounded(path)
+  } catch (cause) {
+    if (ConnectorError.isInstance(cause)) throw cause
+    const { code } = cause as NodeJS.ErrnoException
+    if (code === undefined) throw cause
+    const remedy =
+      code === 'ERR_ENCODING_INVALID_ENCODED_DATA'
+        ? 'save it as UTF-8'
+        : `name a readable file (${code})`
+    throw configError([{ field: 'file', value: showValue(path), remedy }], { cause })
+  }
+}
+
+function parseText(text: string, path: string): unknown {
+  const lineCounter = new LineCounter()
+  const document = parseDocument(text, { lineCounter, prettyErrors: false, strict: true })
+  const [error] = [...document.errors, ...document.warnings]
+  if (error !== undefined) {
+    const { line, col } = lineCounter.linePos(error.pos[0])
+    const remedy = `correct line ${line}, column ${col}: ${error.message}`
+    throw configError([{ field: 'file', value: showValue(path), remedy }], { cause: error })
+  }
+  try {
+    return document.toJS({ maxAliasCount: configLimits.yamlAliasCountMax })
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    const remedy = `use fewer or valid aliases: ${reason}`
+    throw configError([{ field: 'file', value: showValue(path), remedy }], { cause })
+  }
+}
+
+/**
+ * @throws ConnectorError ERR_KV_CONFIG for a file that can't be read, is too large, isn't UTF-8, isn't YAML
+ *   or JSON (with line and column), or whose content is refused by `parseConfig`.
+ */
+export async function loadConfigFile(path: string): Promise<KvferryConfig> {
+  return parseConfig(parseText(await readText(path), path))
+}
