@@ -6,3 +6,5 @@
  */
 export * from './seeded-random.ts'
 export * from './sim-clock.ts'
+export * from './agent-peer.ts'
+export * from './peer-port.ts'
