@@ -3,7 +3,7 @@
  *
  * @packageDocumentation
  */
-export { loadConfigFile } from './config/load-config-file.ts'
+export { loadConfigFile, readConfigFile } from './config/load-config-file.ts'
 export { nearestKey } from './config/nearest-key.ts'
 export { parseConfig } from './config/parse-config.ts'
 export { createLogger, logLevels, type LoggerOptions, type LogLevel } from './logger.ts'

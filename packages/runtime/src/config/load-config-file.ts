@@ -70,9 +70,18 @@ function parseText(text: string, path: string): unknown {
 }
 
 /**
+ * The document alone, for programs with a schema of their own (the router).
+ * @throws ConnectorError ERR_KV_CONFIG for a file that can't be read, is too large, isn't UTF-8, or isn't
+ *   YAML or JSON (with line and column).
+ */
+export async function readConfigFile(path: string): Promise<unknown> {
+  return parseText(await readText(path), path)
+}
+
+/**
  * @throws ConnectorError ERR_KV_CONFIG for a file that can't be read, is too large, isn't UTF-8, isn't YAML
  *   or JSON (with line and column), or whose content is refused by `parseConfig`.
  */
 export async function loadConfigFile(path: string): Promise<KvferryConfig> {
-  return parseConfig(parseText(await readText(path), path))
+  return parseConfig(await readConfigFile(path))
 }
