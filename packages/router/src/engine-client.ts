@@ -1,0 +1,109 @@
+/**
+ * HTTP to one engine: a bounded pool of keep-alive connections (undici) and the only place that reads
+ * an answer into memory. Called by the legs, the poller and the model list. Decides nothing: no retries,
+ * and no deadlines but the one for connecting and the one of small GETs; the callers' signals carry the rest.
+ */
+import { Pool, type Dispatcher } from 'undici'
+import type { Clock } from '@kvferry/connector-api'
+import { deadlineReached, RouterError, type Leg } from './router-error.ts'
+import { routerLimits } from './limits.ts'
+
+export interface EngineCall {
+  readonly method: 'GET' | 'POST'
+  readonly path: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: string
+  readonly signal: AbortSignal
+}
+
+export type EngineAnswer = Dispatcher.ResponseData
+
+export class EngineClient {
+  readonly url: string
+  readonly #leg: Leg
+  readonly #clock: Clock
+  readonly #pool: Pool
+
+  constructor(
+    url: string,
+    options: { readonly leg: Leg; readonly clock: Clock; readonly connectMs: number },
+  ) {
+    this.url = url
+    this.#leg = options.leg
+    this.#clock = options.clock
+    this.#pool = new Pool(url, {
+      connections: routerLimits.connectionsPerEngineMax,
+      pipelining: 1,
+      connect: { timeout: options.connectMs },
+      // Node and uvicorn close idle connections after 5 s; ours must go first, or a request may meet
+      // a connection that is just being closed.
+      keepAliveTimeout: 4_000,
+      // undici's own timers are coarse (about 1 s); the callers' signals end these waits.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    })
+  }
+
+  /** Resolves with the head of the answer; the caller must consume or destroy the body. */
+  send(call: EngineCall): Promise<EngineAnswer> {
+    return this.#pool.request({
+      method: call.method,
+      path: call.path,
+      headers: {
+        ...call.headers,
+        ...(call.body === undefined ? {} : { 'content-type': 'application/json' }),
+      },
+      ...(call.body === undefined ? {} : { body: call.body }),
+      signal: call.signal,
+    })
+  }
+
+  /** A small GET with its own deadline, for descriptions and model lists. */
+  async getText(
+    path: string,
+    options: { readonly deadlineMs: number; readonly signal: AbortSignal },
+  ): Promise<{ readonly status: number; readonly text: string }> {
+    const controller = new AbortController()
+    const stop = () => controller.abort(options.signal.reason)
+    const late = deadlineReached(`GET ${this.url}${path}`, options.deadlineMs)
+    const timer = this.#clock.after(options.deadlineMs, () => controller.abort(late))
+    options.signal.addEventListener('abort', stop, { once: true })
+    if (options.signal.aborted) stop()
+    try {
+      const answer = await this.send({ method: 'GET', path, signal: controller.signal })
+      const text = await readText(answer, routerLimits.descriptionSizeBytesMax, this.#leg)
+      return { status: answer.statusCode, text }
+    } finally {
+      timer.stop()
+      options.signal.removeEventListener('abort', stop)
+    }
+  }
+
+  /** Breaks every connection; open calls fail. */
+  async close(): Promise<void> {
+    await this.#pool.destroy()
+  }
+}
+
+/** @throws RouterError 502 ERR_KV_LIMIT when the answer is larger; whatever the connection throws. */
+export async function readText(
+  answer: EngineAnswer,
+  sizeBytesMax: number,
+  leg: Leg,
+): Promise<string> {
+  const chunks: Buffer[] = []
+  let sizeBytes = 0
+  for await (const chunk of answer.body as AsyncIterable<Buffer>) {
+    sizeBytes += chunk.length
+    if (sizeBytes > sizeBytesMax) {
+      throw new RouterError({
+        status: 502,
+        code: 'ERR_KV_LIMIT',
+        outcome: `${leg}-failed`,
+        message: `${leg} engine: the answer is larger than ${sizeBytesMax} bytes`,
+      })
+    }
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks, sizeBytes).toString('utf8')
+}

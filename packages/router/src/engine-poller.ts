@@ -1,0 +1,119 @@
+/**
+ * Keeps the picture of one engine fresh: reads its description at start, looks again at a bounded
+ * interval, sooner and with back-off while it is down. Notices a new incarnation. One per engine, started
+ * and closed by startRouter; decides nothing about requests.
+ */
+import type { Clock, Logger, Timer } from '@kvferry/connector-api'
+import { declaredPeer, parseEnginePeer, type EnginePeer } from './engine-peer.ts'
+import type { Engine, EngineState } from './engine.ts'
+import type { PollIntervals } from './limits.ts'
+
+export interface PollerOptions {
+  readonly engine: Engine
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly intervals: PollIntervals
+  readonly pollMs: number
+  /** For engines without `/kvferry/v1/peer`: what the operator says they run. */
+  readonly declaredConnector: string | null
+}
+
+/** Pure: the wait before the next look after `failureCount` failures in a row. */
+export function nextPollMs(intervals: PollIntervals, failureCount: number): number {
+  if (failureCount === 0) return intervals.upMs
+  return Math.min(intervals.downMaxMs, intervals.downMs * 2 ** Math.min(failureCount - 1, 20))
+}
+
+export class EnginePoller {
+  readonly #options: PollerOptions
+  readonly #closing = new AbortController()
+  #timer: Timer | null = null
+  #running: Promise<void> | null = null
+  #failureCount = 0
+
+  constructor(options: PollerOptions) {
+    this.#options = options
+    options.engine.onSuspect(() => {
+      this.#failureCount = 1
+      this.#schedule()
+    })
+  }
+
+  /** Looks once and goes on by itself. Never rejects: what was found is in the engine's state. */
+  poll(): Promise<void> {
+    this.#running ??= this.#pollOnce().finally(() => {
+      this.#running = null
+      this.#schedule()
+    })
+    return this.#running
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort()
+    this.#timer?.stop()
+    await this.#running
+  }
+
+  #schedule(): void {
+    this.#timer?.stop()
+    if (this.#closing.signal.aborted) return
+    const waitMs = nextPollMs(this.#options.intervals, this.#failureCount)
+    this.#timer = this.#options.clock.after(waitMs, () => void this.poll())
+  }
+
+  async #pollOnce(): Promise<void> {
+    const { engine } = this.#options
+    const before = engine.state
+    let after: EngineState
+    try {
+      after = await this.#read()
+    } catch (error) {
+      after = { kind: 'down', reason: error instanceof Error ? error.message : String(error) }
+    }
+    if (this.#closing.signal.aborted) return
+    this.#failureCount = after.kind === 'up' ? 0 : this.#failureCount + 1
+    engine.setState(after)
+    this.#report(before, after)
+  }
+
+  async #read(): Promise<EngineState> {
+    const { engine, pollMs, declaredConnector } = this.#options
+    const options = { deadlineMs: pollMs, signal: this.#closing.signal }
+    const { status, text } = await engine.client.getText('/kvferry/v1/peer', options)
+    if (status === 200) {
+      const peer = parseJsonPeer(text)
+      if (peer !== null) return { kind: 'up', peer }
+      return { kind: 'down', reason: 'its /kvferry/v1/peer answer is malformed' }
+    }
+    if (status !== 404) return { kind: 'down', reason: `/kvferry/v1/peer answered ${status}` }
+    if (declaredConnector === null) {
+      const remedy = 'pass --connector for engines that cannot describe themselves'
+      return { kind: 'down', reason: `it has no /kvferry/v1/peer; ${remedy}` }
+    }
+    const health = await engine.client.getText('/health', options)
+    if (health.status !== 200) return { kind: 'down', reason: `/health answered ${health.status}` }
+    const role = engine.leg === 'prefill' ? 'producer' : 'consumer'
+    const engineId = engine.declared.engineId ?? engine.url
+    return { kind: 'up', peer: declaredPeer(declaredConnector, role, engineId) }
+  }
+
+  #report(before: EngineState, after: EngineState): void {
+    const { engine, logger } = this.#options
+    const fields = { leg: engine.leg, url: engine.url }
+    if (after.kind === 'down' && (before.kind !== 'down' || before.reason !== after.reason)) {
+      logger.warn('engine is down', { ...fields, reason: after.reason })
+    }
+    if (after.kind !== 'up') return
+    const { engineId, incarnation, connector } = after.peer
+    const isKnown = before.kind === 'up' && before.peer.incarnation === incarnation
+    if (!isKnown) logger.info('engine is up', { ...fields, engineId, incarnation, connector })
+  }
+}
+
+function parseJsonPeer(text: string): EnginePeer | null {
+  try {
+    return parseEnginePeer(JSON.parse(text))
+  } catch {
+    return null
+  }
+}

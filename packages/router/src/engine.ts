@@ -1,0 +1,62 @@
+/**
+ * One configured engine: its client and what is known about it now. State changes come from the poller
+ * and from calls that could not connect; the fleet reads it. Never talks to the network by itself.
+ */
+import type { EngineClient } from './engine-client.ts'
+import type { EnginePeer } from './engine-peer.ts'
+import type { DeclaredPrefill } from './handoff.ts'
+import type { Leg } from './router-error.ts'
+
+export type EngineState =
+  | { readonly kind: 'unknown' }
+  | { readonly kind: 'up'; readonly peer: EnginePeer }
+  | { readonly kind: 'down'; readonly reason: string }
+
+export class Engine {
+  readonly leg: Leg
+  /** Position in the configuration. */
+  readonly index: number
+  readonly client: EngineClient
+  readonly declared: DeclaredPrefill
+  #state: EngineState = { kind: 'unknown' }
+  #onSuspect: () => void = () => {}
+
+  constructor(options: {
+    readonly leg: Leg
+    readonly index: number
+    readonly client: EngineClient
+    readonly declared: DeclaredPrefill
+  }) {
+    this.leg = options.leg
+    this.index = options.index
+    this.client = options.client
+    this.declared = options.declared
+  }
+
+  get url(): string {
+    return this.client.url
+  }
+
+  get state(): EngineState {
+    return this.#state
+  }
+
+  get peer(): EnginePeer | null {
+    return this.#state.kind === 'up' ? this.#state.peer : null
+  }
+
+  setState(state: EngineState): void {
+    this.#state = state
+  }
+
+  /** A call could not connect: out of rotation until the poller has seen it again, which starts now. */
+  suspect(reason: string): void {
+    this.#state = { kind: 'down', reason }
+    this.#onSuspect()
+  }
+
+  /** One listener: the engine's poller. */
+  onSuspect(listener: () => void): void {
+    this.#onSuspect = listener
+  }
+}

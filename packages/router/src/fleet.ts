@@ -1,0 +1,112 @@
+/**
+ * All engines of the router: which pairs can serve a request now, and which engine is next. Reads the
+ * engines' states; called per request and by `/ready`. Never talks to the network.
+ */
+import { findMismatch, type EnginePeer } from './engine-peer.ts'
+import type { Engine } from './engine.ts'
+import { createRoundRobin, type SelectionPolicy } from './policy.ts'
+import { RouterError } from './router-error.ts'
+
+export interface Readiness {
+  readonly isReady: boolean
+  /** One sentence per obstacle: an engine that is down, or a pair that does not match, with both values. */
+  readonly problems: readonly string[]
+}
+
+/** Pairs grow with the product of both sides; nobody reads more. */
+const problemCountMax = 16
+
+export interface FleetOptions {
+  readonly prefills: readonly Engine[]
+  readonly decodes: readonly Engine[]
+  /** Whether the router has a dispatch strategy for this transfer mode. */
+  readonly supports: (transferMode: string) => boolean
+  /** A policy per leg: they keep counters. */
+  readonly createPolicy?: (() => SelectionPolicy) | undefined
+}
+
+export class Fleet {
+  readonly prefills: readonly Engine[]
+  readonly decodes: readonly Engine[]
+  readonly #supports: (transferMode: string) => boolean
+  readonly #prefillPolicy: SelectionPolicy
+  readonly #decodePolicy: SelectionPolicy
+
+  constructor(options: FleetOptions) {
+    const createPolicy = options.createPolicy ?? createRoundRobin
+    this.prefills = options.prefills
+    this.decodes = options.decodes
+    this.#supports = options.supports
+    this.#prefillPolicy = createPolicy()
+    this.#decodePolicy = createPolicy()
+  }
+
+  get engines(): readonly Engine[] {
+    return [...this.prefills, ...this.decodes]
+  }
+
+  /** The next P that is up and has a matching D. @throws RouterError 503 ERR_KV_PEER_UNAVAILABLE. */
+  choosePrefill(excluded: ReadonlySet<Engine>): Engine {
+    const candidates = this.prefills.filter(
+      (engine) => !excluded.has(engine) && this.#matchingDecodes(engine.peer).length > 0,
+    )
+    if (candidates.length === 0) throw this.#unavailable('prefill')
+    return this.#prefillPolicy.pick(candidates)
+  }
+
+  /** The next D that matches the P that has answered. @throws RouterError 503 ERR_KV_PEER_UNAVAILABLE. */
+  chooseDecode(prefill: EnginePeer, excluded: ReadonlySet<Engine>): Engine {
+    const candidates = this.#matchingDecodes(prefill).filter((engine) => !excluded.has(engine))
+    if (candidates.length === 0) throw this.#unavailable('decode')
+    return this.#decodePolicy.pick(candidates)
+  }
+
+  readiness(): Readiness {
+    const isReady = this.prefills.some(({ peer }) => this.#matchingDecodes(peer).length > 0)
+    const down = this.engines.flatMap(({ leg, url, state }) =>
+      state.kind === 'up'
+        ? []
+        : [`${leg} ${url}: ${state.kind === 'down' ? state.reason : 'not asked yet'}`],
+    )
+    const problems = [...down, ...this.#unsupported(), ...this.#mismatches()]
+    return { isReady, problems: problems.slice(0, problemCountMax) }
+  }
+
+  #matchingDecodes(prefill: EnginePeer | null): Engine[] {
+    if (prefill === null || !this.#supports(prefill.transferMode)) return []
+    return this.decodes.filter(({ peer }) => peer !== null && findMismatch(prefill, peer) === null)
+  }
+
+  #unsupported(): string[] {
+    return this.prefills.flatMap(({ url, peer }) =>
+      peer === null || this.#supports(peer.transferMode)
+        ? []
+        : [`prefill ${url}: no dispatch for transferMode "${peer.transferMode}" in this router`],
+    )
+  }
+
+  #mismatches(): string[] {
+    return this.prefills.flatMap((prefill) =>
+      this.decodes.flatMap((decode) => {
+        if (prefill.peer === null || decode.peer === null) return []
+        const mismatch = findMismatch(prefill.peer, decode.peer)
+        if (mismatch === null) return []
+        const { field, prefill: left, decode: right } = mismatch
+        return [
+          `${field}: prefill ${prefill.url} has "${left}", decode ${decode.url} has "${right}"`,
+        ]
+      }),
+    )
+  }
+
+  #unavailable(leg: 'prefill' | 'decode'): RouterError {
+    const { problems } = this.readiness()
+    const why = problems.length === 0 ? 'none is left to try' : problems.join('; ')
+    return new RouterError({
+      status: 503,
+      code: 'ERR_KV_PEER_UNAVAILABLE',
+      outcome: 'unavailable',
+      message: `no ${leg} engine can take the request: ${why}`,
+    })
+  }
+}

@@ -1,0 +1,83 @@
+/**
+ * Every bound and every deadline of the router, with its reason. Deadlines may be overridden by
+ * configuration (`deadlines:`), bounds may not. Read by all of the router; relations between them are
+ * asserted when this module loads.
+ */
+import { assert, limits as protocolLimits } from '@kvferry/connector-api'
+
+export const routerLimits = {
+  /** Bytes of one client request. A prompt of a million characters fits. */
+  requestSizeBytesMax: 4 * 1_048_576,
+  /** Requests in progress at once; one more is refused with 503. */
+  activeRequestCountMax: 1_024,
+  /** Open connections from clients. */
+  clientConnectionCountMax: 4_096,
+  /** Connections to one engine; a request beyond that waits for one within its leg's deadline. */
+  connectionsPerEngineMax: 512,
+  /** Engines per role. */
+  engineCountPerRoleMax: 64,
+  /** Characters of one X-Request-Id that is taken over; engines make their own ids of it. */
+  requestIdLengthMax: 128,
+  /** Bytes of P's answer: one token of text around the handoff. */
+  prefillAnswerSizeBytesMax: protocolLimits.handoffSizeBytesMax + 1_048_576,
+  /** Bytes of an answer that is buffered before it is passed on: not streamed, or an error. */
+  bufferedAnswerSizeBytesMax: 16 * 1_048_576,
+  /** Bytes of an engine's peer description or model list. */
+  descriptionSizeBytesMax: 65_536,
+  /** Bytes of an unfinished SSE event held back, so that a stream that breaks never ends inside one. */
+  heldEventSizeBytesMax: 1_048_576,
+  /** Bytes of the `x-kvferry-timings` header; Node refuses 16 KiB of headers in all. */
+  timingsHeaderSizeBytesMax: 8_192,
+} as const
+
+export interface Deadlines {
+  /** TCP connection to an engine. */
+  readonly connectMs: number
+  /** Request sent to P → its whole answer. Includes P's queue and the prefill itself. */
+  readonly prefillAnswerMs: number
+  /** Request sent to D → first byte of its stream. An answer that is not streamed has `totalMs` instead. */
+  readonly decodeFirstByteMs: number
+  /** Between two chunks of D's stream. */
+  readonly chunkIdleMs: number
+  /** A client that does not read what is written to it. */
+  readonly clientStallMs: number
+  /** A client that does not finish sending its request. */
+  readonly clientRequestMs: number
+  /** The whole request. */
+  readonly totalMs: number
+  /** One poll of an engine's description. */
+  readonly pollMs: number
+  /** From the order to stop until requests that still run are ended. */
+  readonly drainMs: number
+}
+
+export const defaultDeadlines: Deadlines = {
+  connectMs: 2_000,
+  prefillAnswerMs: 120_000,
+  decodeFirstByteMs: 120_000,
+  chunkIdleMs: 120_000,
+  clientStallMs: 60_000,
+  clientRequestMs: 60_000,
+  totalMs: 1_800_000,
+  pollMs: 2_000,
+  drainMs: 30_000,
+}
+
+export interface PollIntervals {
+  /** Between two looks at an engine that is up: bounds how long a new incarnation stays unnoticed. */
+  readonly upMs: number
+  /** After the first failure; doubled with each further one up to `downMaxMs`. */
+  readonly downMs: number
+  readonly downMaxMs: number
+}
+
+export const defaultPollIntervals: PollIntervals = { upMs: 2_000, downMs: 100, downMaxMs: 2_000 }
+
+assert(
+  routerLimits.connectionsPerEngineMax <= routerLimits.activeRequestCountMax,
+  'more connections to an engine than requests that could use them',
+)
+assert(
+  defaultDeadlines.prefillAnswerMs + defaultDeadlines.decodeFirstByteMs < defaultDeadlines.totalMs,
+  'the deadlines of the legs do not fit into the total',
+)

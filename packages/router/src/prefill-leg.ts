@@ -1,0 +1,51 @@
+/**
+ * The prefill leg: P computes the prompt and answers with the handoff. Whole within one deadline.
+ * Called by dispatch strategies; chooses P, never D.
+ */
+import { prefillBody } from './completion-request.ts'
+import type { DispatchContext } from './dispatch.ts'
+import { readText } from './engine-client.ts'
+import type { EnginePeer } from './engine-peer.ts'
+import { legError, sendToLeg } from './engine-leg.ts'
+import { readPrefillAnswer, type PrefillAnswer } from './handoff.ts'
+import { routerLimits } from './limits.ts'
+import { upstreamStatusError } from './upstream-error.ts'
+
+export type PrefillResult =
+  | ({ readonly kind: 'answered'; readonly peer: EnginePeer } & PrefillAnswer)
+  /** P refused the client's request (4xx): its answer is the client's. */
+  | {
+      readonly kind: 'refused'
+      readonly status: number
+      readonly contentType: string
+      readonly text: string
+    }
+
+/** @throws RouterError: unreachable, lost, late, 5xx, or an answer that cannot be used. */
+export async function askPrefill(context: DispatchContext): Promise<PrefillResult> {
+  const { scope, deadlines } = context
+  const body = prefillBody(context.request)
+  return scope.within('prefill engine', deadlines.prefillAnswerMs, async () => {
+    const { engine, peer, answer } = await sendToLeg(
+      context,
+      'prefill',
+      (excluded) => context.fleet.choosePrefill(excluded),
+      body,
+    )
+    try {
+      const text = await readText(answer, routerLimits.prefillAnswerSizeBytesMax, 'prefill')
+      const status = answer.statusCode
+      if (status >= 400 && status < 500) {
+        const contentType = String(answer.headers['content-type'] ?? 'application/json')
+        return { kind: 'refused', status, contentType, text }
+      }
+      if (status < 200 || status > 299) {
+        throw upstreamStatusError('prefill', engine.url, status, text)
+      }
+      const read = readPrefillAnswer(text, engine.declared)
+      return { kind: 'answered', peer, ...read }
+    } catch (error) {
+      throw legError(context, 'prefill', engine.url, error)
+    }
+  })
+}
