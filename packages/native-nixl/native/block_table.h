@@ -1,0 +1,52 @@
+// Where blocks lie in memory, own or a peer's, and its form on the wire. Pure values: whoever made one
+// through `makeBlockTable` or `decodeBlockTable` may compute any address in it without a check, because
+// nothing in it wraps, is empty, or overlaps. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "status.h"
+
+namespace kvferry {
+
+struct BlockRegion {
+  uint64_t address = 0;
+  uint64_t blockSizeBytes = 0;
+  uint64_t blockStrideBytes = 0;
+  uint64_t blockCount = 0;
+
+  /** From the start of block 0 to the end of the last block. */
+  uint64_t spanBytes() const noexcept { return (blockCount - 1) * blockStrideBytes + blockSizeBytes; }
+};
+
+struct BlockTable {
+  std::vector<BlockRegion> regions;
+  /** The same in all regions. */
+  uint64_t blockCount = 0;
+  /** Sum of block sizes over regions: what one block id stands for. */
+  uint64_t bytesPerBlock = 0;
+};
+
+/**
+ * kOutOfRange: no region, zero sizes or counts, a stride below its size, counts that differ, addresses
+ * that wrap, blocks that overlap. kLimit: regionCountMax, blockCountMax.
+ */
+Result makeBlockTable(std::vector<BlockRegion> regions, BlockTable* table);
+
+/**
+ * Little-endian: u32 magic, u16 version, u16 zero, u32 region count, u32 zero; then per region u64
+ * address, block size, stride, block count.
+ */
+std::vector<uint8_t> encodeBlockTable(const BlockTable& table);
+
+/** kMessageInvalid for anything that `encodeBlockTable` wouldn't write. */
+Result decodeBlockTable(const uint8_t* bytes, size_t sizeBytes, BlockTable* table);
+
+/**
+ * Version history: 1, first.
+ */
+inline constexpr uint16_t kBlockTableVersion = 1;
+
+}  // namespace kvferry

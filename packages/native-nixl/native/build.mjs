@@ -1,0 +1,254 @@
+/**
+ * Builds the native half: the addon, the fake NIXL, and the C++ tests. Plain Node, no dependencies and no
+ * downloads: the compiler of the system, and the Node-API headers of two npm packages. Used by the
+ * project's set-up, by tests, and by hand. Objects are keyed by a hash of everything that goes into them,
+ * so a second run takes milliseconds. Outputs appear by rename: whoever loads one never sees half of it.
+ *
+ *   node native/build.mjs [--addon] [--fake] [--tests plain|asan|tsan] [--debug]
+ *
+ * Without arguments: the addon and the fake.
+ */
+import { execFileSync, spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { createRequire } from 'node:module'
+import { availableParallelism } from 'node:os'
+import { basename, dirname, join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const nativeDir = dirname(fileURLToPath(import.meta.url))
+const buildDir = join(nativeDir, '..', 'build')
+
+/** Where each target ends up. */
+export const outputs = {
+  addon: join(buildDir, 'Release', 'kvferry_nixl.node'),
+  fake: join(buildDir, 'fake', 'libfake_nixl_capi.so'),
+  testsOf: (sanitizer) => join(buildDir, `test-${sanitizer}`, 'native_test'),
+  fakeForTestsOf: (sanitizer) => join(buildDir, `test-${sanitizer}`, 'libfake_nixl_capi.so'),
+}
+
+const commonFlags = ['-std=c++17', '-Wall', '-Wextra', '-Wshadow', '-Werror', '-fPIC', '-pthread']
+const sanitizerFlags = {
+  plain: ['-O2', '-g'],
+  asan: [
+    '-O1',
+    '-g',
+    '-fno-omit-frame-pointer',
+    '-fsanitize=address,undefined',
+    '-fno-sanitize-recover=all',
+  ],
+  tsan: ['-O1', '-g', '-fsanitize=thread'],
+}
+const addonDefines = [
+  '-DNAPI_VERSION=8',
+  '-DNAPI_DISABLE_CPP_EXCEPTIONS',
+  '-DNODE_ADDON_API_REQUIRE_BASIC_FINALIZERS',
+  '-DNODE_GYP_MODULE_NAME=kvferry_nixl',
+]
+
+/** The C++ compiler to use. Throws an Error that says what to install. */
+export function findCompiler() {
+  const candidates = process.env['CXX'] ? [process.env['CXX']] : ['g++', 'c++', 'clang++']
+  for (const candidate of candidates) {
+    try {
+      const version = execFileSync(candidate, ['--version'], { encoding: 'utf8', stdio: 'pipe' })
+      return { command: candidate, version: version.split('\n')[0] ?? '' }
+    } catch {
+      // Not there: the next one.
+    }
+  }
+  throw new Error(
+    `No C++ compiler: tried ${candidates.join(', ')}. Install one (Debian and Ubuntu: ` +
+      '`apt-get install g++`; Fedora: `dnf install gcc-c++`), or name it in CXX.',
+  )
+}
+
+/** Include flags of the Node-API headers; -isystem, so that their warnings aren't ours. */
+function nodeApiIncludes() {
+  const require = createRequire(import.meta.url)
+  const addonApi = dirname(require.resolve('node-addon-api/package.json'))
+  const headers = join(dirname(require.resolve('node-api-headers/package.json')), 'include')
+  return ['-isystem', addonApi, '-isystem', headers]
+}
+
+const sources = (folder) =>
+  existsSync(join(nativeDir, folder))
+    ? readdirSync(join(nativeDir, folder))
+        .filter((file) => file.endsWith('.cc'))
+        .sort()
+        .map((file) => join(nativeDir, folder, file))
+    : []
+
+function hashOfHeaders() {
+  const hash = createHash('sha256')
+  for (const folder of ['.', 'napi', 'fake-nixl', 'test']) {
+    const at = join(nativeDir, folder)
+    if (!existsSync(at)) continue
+    for (const file of readdirSync(at).sort()) {
+      if (file.endsWith('.h')) hash.update(file).update(readFileSync(join(at, file)))
+    }
+  }
+  return hash.digest('hex')
+}
+
+const hashOf = (...parts) => {
+  const hash = createHash('sha256')
+  for (const part of parts) hash.update(part).update('\0')
+  return hash.digest('hex')
+}
+
+function run(command, args) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+    const chunks = []
+    child.stdout.on('data', (chunk) => chunks.push(chunk))
+    child.stderr.on('data', (chunk) => chunks.push(chunk))
+    child.on('error', reject)
+    child.on('close', (code) => {
+      const text = Buffer.concat(chunks).toString()
+      if (code === 0) resolve(text)
+      else reject(new Error(`${command} ${args.join(' ')}\nended with ${code}:\n${text}`))
+    })
+  })
+}
+
+/** Runs `work` over `items`, `width` at a time. */
+async function inParallel(items, width, work) {
+  const queue = [...items]
+  const runner = async () => {
+    for (let item = queue.shift(); item !== undefined; item = queue.shift()) await work(item)
+  }
+  await Promise.all(Array.from({ length: width }, runner))
+}
+
+/** Compiles what changed and links. Answers true if the output is new. */
+async function buildTarget({
+  name,
+  output,
+  files,
+  compileFlags,
+  linkFlags,
+  compiler,
+  headersHash,
+}) {
+  const objectDir = join(buildDir, 'objects', name)
+  mkdirSync(objectDir, { recursive: true })
+  mkdirSync(dirname(output), { recursive: true })
+  const flagsHash = hashOf(compiler.command, compiler.version, headersHash, ...compileFlags)
+  const objects = files.map((file) => {
+    const key = hashOf(flagsHash, readFileSync(file)).slice(0, 24)
+    const stem = relative(nativeDir, file).replaceAll(/[/\\]/g, '-')
+    return { file, object: join(objectDir, `${stem}-${key}.o`) }
+  })
+  const linkKey = hashOf(flagsHash, ...linkFlags, ...objects.map(({ object }) => basename(object)))
+  const stamp = `${output}.stamp`
+  if (existsSync(output) && existsSync(stamp) && readFileSync(stamp, 'utf8') === linkKey)
+    return false
+
+  const temporary = (path) => `${path}.${process.pid}`
+  const missing = objects.filter(({ object }) => !existsSync(object))
+  await inParallel(missing, Math.min(2, availableParallelism()), async ({ file, object }) => {
+    await run(compiler.command, [...compileFlags, '-c', file, '-o', temporary(object)])
+    renameSync(temporary(object), object)
+  })
+  const inputs = objects.map(({ object }) => object)
+  await run(compiler.command, [...compileFlags, ...inputs, '-o', temporary(output), ...linkFlags])
+  renameSync(temporary(output), output)
+  writeFileSync(stamp, linkKey)
+  return true
+}
+
+/**
+ * Builds the chosen targets. `tests` is 'plain', 'asan' or 'tsan'. Returns the paths of what was asked for.
+ * Throws an Error with the compiler's own words.
+ */
+export async function build({
+  addon = false,
+  fake = false,
+  tests = null,
+  debug = false,
+  log = () => {},
+} = {}) {
+  const compiler = findCompiler()
+  const headersHash = hashOfHeaders()
+  const made = {}
+  const target = async (name, output, files, compileFlags, linkFlags) => {
+    const startedAt = process.hrtime.bigint()
+    const isNew = await buildTarget({
+      name,
+      output,
+      files,
+      compileFlags,
+      linkFlags,
+      compiler,
+      headersHash,
+    })
+    const ms = Number((process.hrtime.bigint() - startedAt) / 1_000_000n)
+    const size = `${Math.ceil(statSync(output).size / 1024)} KiB`
+    log(`${isNew ? 'built' : 'up to date'}: ${relative(process.cwd(), output)} (${size}, ${ms} ms)`)
+    made[name] = output
+  }
+  const optimisation = debug ? ['-O0', '-g'] : ['-O2']
+  const shared = ['-shared', '-fvisibility=hidden']
+  if (addon) {
+    const flags = [
+      ...commonFlags,
+      ...optimisation,
+      ...shared,
+      ...addonDefines,
+      ...nodeApiIncludes(),
+    ]
+    await target('addon', outputs.addon, [...sources('.'), ...sources('napi')], flags, ['-ldl'])
+  }
+  if (fake) {
+    const flags = [...commonFlags, ...optimisation, ...shared]
+    await target('fake', outputs.fake, sources('fake-nixl'), flags, [])
+  }
+  if (tests !== null) {
+    const sanitizer = sanitizerFlags[tests]
+    if (sanitizer === undefined) throw new Error(`--tests takes plain, asan or tsan, not ${tests}`)
+    const flags = [...commonFlags, ...sanitizer]
+    const fakeOutput = outputs.fakeForTestsOf(tests)
+    await target(`fake-${tests}`, fakeOutput, sources('fake-nixl'), [...flags, ...shared], [])
+    const files = [...sources('.'), ...sources('test')]
+    await target(`test-${tests}`, outputs.testsOf(tests), files, flags, ['-ldl'])
+  }
+  return made
+}
+
+async function main(args) {
+  const options = { log: (line) => process.stderr.write(`${line}\n`) }
+  for (let i = 0; i < args.length; i++) {
+    const arg = args[i]
+    if (arg === '--addon') options.addon = true
+    else if (arg === '--fake') options.fake = true
+    else if (arg === '--debug') options.debug = true
+    else if (arg === '--tests') options.tests = args[++i] ?? ''
+    else {
+      process.stderr.write(
+        'Usage: build.mjs [--addon] [--fake] [--tests plain|asan|tsan] [--debug]\n',
+      )
+      process.exitCode = arg === '--help' ? 0 : 2
+      return
+    }
+  }
+  if (!options.addon && !options.fake && !options.tests) options.addon = options.fake = true
+  try {
+    await build(options)
+  } catch (error) {
+    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`)
+    process.exitCode = 1
+  }
+}
+
+if (process.argv[1] !== undefined && fileURLToPath(import.meta.url) === process.argv[1]) {
+  await main(process.argv.slice(2))
+}

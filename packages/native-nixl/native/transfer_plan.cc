@@ -1,0 +1,213 @@
+#include "transfer_plan.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "limits.h"
+
+namespace kvferry {
+namespace {
+
+Result bad(std::string detail) { return Result::outOfRange("post", std::move(detail)); }
+
+/** Walks a side piece by piece, as the stream that it stands for. */
+class SideCursor {
+ public:
+  explicit SideCursor(const PlanSide& side) : side_(side) { load(); }
+
+  bool isAtEnd() const noexcept { return left_ == 0; }
+  uint64_t address() const noexcept { return address_; }
+  /** Bytes of the current piece that haven't been taken. */
+  uint64_t left() const noexcept { return left_; }
+
+  /** At most `left()`. */
+  void take(uint64_t bytes) noexcept {
+    address_ += bytes;
+    left_ -= bytes;
+    if (left_ == 0) advance();
+  }
+
+ private:
+  void advance() noexcept {
+    index_ += 1;
+    if (!side_.isSegments && index_ == side_.count) {
+      index_ = 0;
+      region_ += 1;
+    }
+    load();
+  }
+
+  void load() noexcept {
+    if (side_.isSegments) {
+      if (index_ == side_.count) return;
+      address_ = side_.table->regions[side_.regions[index_]].address + side_.offsets[index_];
+      left_ = side_.lengths[index_];
+      return;
+    }
+    if (region_ == side_.table->regions.size()) return;
+    const BlockRegion& region = side_.table->regions[region_];
+    address_ = region.address + side_.ids[index_] * region.blockStrideBytes;
+    left_ = region.blockSizeBytes;
+  }
+
+  const PlanSide& side_;
+  size_t index_ = 0;
+  size_t region_ = 0;
+  uint64_t address_ = 0;
+  uint64_t left_ = 0;
+};
+
+bool isNeighbour(const CopyDescriptor& first, const CopyDescriptor& second) noexcept {
+  return first.local + first.bytes == second.local && first.remote + first.bytes == second.remote;
+}
+
+/** Appends, or lengthens the last one. */
+void appendMerged(std::vector<CopyDescriptor>& descriptors, const CopyDescriptor& next) {
+  if (!descriptors.empty() && isNeighbour(descriptors.back(), next)) {
+    descriptors.back().bytes += next.bytes;
+  } else {
+    descriptors.push_back(next);
+  }
+}
+
+void mergeSorted(std::vector<CopyDescriptor>& descriptors) {
+  size_t last = 0;
+  for (size_t i = 1; i < descriptors.size(); i++) {
+    if (isNeighbour(descriptors[last], descriptors[i])) {
+      descriptors[last].bytes += descriptors[i].bytes;
+    } else {
+      descriptors[++last] = descriptors[i];
+    }
+  }
+  descriptors.resize(last + 1);
+}
+
+Result checkBlocks(const PlanSide& side, bool isDestination, PlanScratch& scratch,
+                   SideTotals* totals) {
+  if (side.count > limits::kBlocksPerPostMax) {
+    return Result::overLimit("blocksPerPostMax", side.count, limits::kBlocksPerPostMax);
+  }
+  const uint64_t blockCount = side.table->blockCount;
+  for (size_t i = 0; i < side.count; i++) {
+    if (side.ids[i] >= blockCount) {
+      return bad("block id " + std::to_string(side.ids[i]) + " of " + std::to_string(blockCount));
+    }
+  }
+  if (isDestination && scratch.hasDuplicate(side.ids, side.count, blockCount)) {
+    return bad("a destination block is named twice");
+  }
+  if (__builtin_mul_overflow(side.count, side.table->bytesPerBlock, &totals->bytes)) {
+    return bad("total length");
+  }
+  totals->descriptors = side.count * side.table->regions.size();
+  return Result::success();
+}
+
+Result checkSegments(const PlanSide& side, bool isDestination, PlanScratch& scratch,
+                     SideTotals* totals) {
+  if (side.count > limits::kSegmentsPerPostMax) {
+    return Result::overLimit("segmentsPerPostMax", side.count, limits::kSegmentsPerPostMax);
+  }
+  for (size_t i = 0; i < side.count; i++) {
+    const std::string where = "segment " + std::to_string(i) + ": ";
+    if (side.regions[i] >= side.table->regions.size()) return bad(where + "no such region");
+    if (side.lengths[i] == 0) return bad(where + "its length is zero");
+    uint64_t end = 0;
+    if (__builtin_add_overflow(side.offsets[i], side.lengths[i], &end) ||
+        end > side.table->regions[side.regions[i]].spanBytes()) {
+      return bad(where + "it ends outside the region");
+    }
+    if (__builtin_add_overflow(totals->bytes, side.lengths[i], &totals->bytes)) {
+      return bad("total length");
+    }
+  }
+  if (isDestination && scratch.hasOverlap(side)) return bad("destination segments overlap");
+  totals->descriptors = side.count;
+  return Result::success();
+}
+
+}  // namespace
+
+bool PlanScratch::hasDuplicate(const uint32_t* ids, size_t count, uint64_t blockCount) {
+  // One stamp per block, compared with the number of this check: no clearing between checks.
+  if (stamps_.size() < blockCount) stamps_.resize(blockCount, 0);
+  if (++stamp_ == 0) {
+    std::fill(stamps_.begin(), stamps_.end(), 0);
+    stamp_ = 1;
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (stamps_[ids[i]] == stamp_) return true;
+    stamps_[ids[i]] = stamp_;
+  }
+  return false;
+}
+
+bool PlanScratch::hasOverlap(const PlanSide& side) {
+  ranges_.clear();
+  for (size_t i = 0; i < side.count; i++) {
+    const uint64_t start = side.table->regions[side.regions[i]].address + side.offsets[i];
+    ranges_.push_back({start, start + side.lengths[i]});
+  }
+  const auto isBefore = [](const Range& a, const Range& b) { return a.start < b.start; };
+  if (!std::is_sorted(ranges_.begin(), ranges_.end(), isBefore)) {
+    std::sort(ranges_.begin(), ranges_.end(), isBefore);
+  }
+  for (size_t i = 1; i < ranges_.size(); i++) {
+    if (ranges_[i].start < ranges_[i - 1].end) return true;
+  }
+  return false;
+}
+
+Result checkSide(const PlanSide& side, bool isDestination, PlanScratch& scratch, SideTotals* totals) {
+  *totals = {};
+  if (side.count == 0) return bad("a side is empty");
+  Result checked = side.isSegments ? checkSegments(side, isDestination, scratch, totals)
+                                   : checkBlocks(side, isDestination, scratch, totals);
+  if (!checked.ok()) return checked;
+  if (totals->descriptors > limits::kDescriptorsPerPostMax) {
+    return Result::overLimit("descriptorsPerPostMax", totals->descriptors,
+                             limits::kDescriptorsPerPostMax);
+  }
+  return checked;
+}
+
+Result checkPost(const PlanSide& local, const PlanSide& remote, bool isRead, PlanScratch& scratch,
+                 uint64_t* bytes) {
+  SideTotals localTotals;
+  SideTotals remoteTotals;
+  Result checked = checkSide(local, isRead, scratch, &localTotals);
+  if (checked.ok()) checked = checkSide(remote, !isRead, scratch, &remoteTotals);
+  if (!checked.ok()) return checked;
+  if (localTotals.bytes != remoteTotals.bytes) {
+    return bad("the sides differ in length: " + std::to_string(localTotals.bytes) + " bytes local, " +
+               std::to_string(remoteTotals.bytes) + " remote");
+  }
+  *bytes = localTotals.bytes;
+  return checked;
+}
+
+void buildPlan(const PlanSide& local, const PlanSide& remote, TransferPlan* plan) {
+  plan->descriptors.clear();
+  plan->descriptorsBeforeMerge = 0;
+  plan->bytes = 0;
+  SideCursor from(local);
+  SideCursor to(remote);
+  bool isSorted = true;
+  while (!from.isAtEnd() && !to.isAtEnd()) {
+    const uint64_t bytes = std::min(from.left(), to.left());
+    const CopyDescriptor next{from.address(), to.address(), bytes};
+    if (!plan->descriptors.empty() && next.local < plan->descriptors.back().local) isSorted = false;
+    appendMerged(plan->descriptors, next);
+    plan->descriptorsBeforeMerge += 1;
+    plan->bytes += bytes;
+    from.take(bytes);
+    to.take(bytes);
+  }
+  if (isSorted || plan->descriptors.empty()) return;
+  std::sort(plan->descriptors.begin(), plan->descriptors.end(),
+            [](const CopyDescriptor& a, const CopyDescriptor& b) { return a.local < b.local; });
+  mergeSorted(plan->descriptors);
+}
+
+}  // namespace kvferry
