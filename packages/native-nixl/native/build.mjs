@@ -206,7 +206,9 @@ export async function build({
       ...addonDefines,
       ...nodeApiIncludes(),
     ]
-    await target('addon', outputs.addon, [...sources('.'), ...sources('napi')], flags, ['-ldl'])
+    // Node unloads an addon with the last worker that used it; threads and exit handlers must survive that.
+    const linkFlags = ['-ldl', '-Wl,-z,nodelete']
+    await target('addon', outputs.addon, [...sources('.'), ...sources('napi')], flags, linkFlags)
   }
   if (fake) {
     const flags = [...commonFlags, ...optimisation, ...shared]
