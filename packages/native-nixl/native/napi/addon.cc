@@ -1,0 +1,75 @@
+// The export table of the addon, and nothing else. One instance per environment (main thread, each
+// worker); what is process-wide is the loaded library, the environment variables and the exit guard.
+#include "../environment.h"
+#include "../limits.h"
+#include "../nixl_api.h"
+#include "agent_wrap.h"
+#include "arguments.h"
+#include "kernels_wrap.h"
+#include "limits_value.h"
+#include "memory_wrap.h"
+#include "napi_setup.h"
+#include "plugin_probe.h"
+#include "process_log.h"
+#include "result_value.h"
+
+namespace kvferry {
+
+class NixlAddon final : public Napi::Addon<NixlAddon> {
+ public:
+  NixlAddon(Napi::Env env, Napi::Object exports) {
+    DefineAddon(exports, {
+                             InstanceMethod<&NixlAddon::loadLibrary>("loadLibrary"),
+                             InstanceMethod<&NixlAddon::applyVariables>("applyVariables"),
+                             InstanceMethod<&NixlAddon::probePlugins>("probePlugins"),
+                             InstanceValue("limits", limitsValue(env)),
+                             InstanceValue("Agent", AgentWrap::define(env)),
+                             InstanceValue("Kernels", KernelsWrap::define(env)),
+                             InstanceValue("Memory", MemoryWrap::define(env)),
+                         });
+  }
+
+ private:
+  /** `loadLibrary(path)` → name of the struct layout. */
+  Napi::Value loadLibrary(const Napi::CallbackInfo& info) {
+    std::string path;
+    if (!readString(info[0], "path", &path)) return info.Env().Undefined();
+    std::shared_ptr<const NixlApi> api;
+    const Result result = loadNixl(path, &api);
+    if (!result.ok()) return throwResult(info.Env(), result);
+    return Napi::String::New(info.Env(), nixlLayoutName(api->layout));
+  }
+
+  /** `applyVariables(names, values, logFile)` → path of the log in force. */
+  Napi::Value applyVariables(const Napi::CallbackInfo& info) {
+    const Napi::Env env = info.Env();
+    std::vector<std::string> names;
+    std::vector<std::string> values;
+    EnvironmentOptions options;
+    if (!readStrings(info[0], "names", &names) || !readStrings(info[1], "values", &values) ||
+        !readString(info[2], "logFile", &options.logFile)) {
+      return env.Undefined();
+    }
+    for (size_t index = 0; index < names.size() && index < values.size(); ++index) {
+      options.variables.emplace_back(names[index], values[index]);
+    }
+    forgetInheritedLog();
+    if (options.logFile.empty()) options.logFile = processLogPath();
+    std::string log;
+    const Result result = applyEnvironment(options, &log);
+    if (!result.ok()) return throwResult(env, result);
+    return Napi::String::New(env, log);
+  }
+
+  /** `probePlugins(path)` → `[{ name, isLoadable }]`. Blocks for about half a second. */
+  Napi::Value probePlugins(const Napi::CallbackInfo& info) {
+    std::string path;
+    if (!readString(info[0], "path", &path)) return info.Env().Undefined();
+    return kvferry::probePlugins(info.Env(), path);
+  }
+};
+
+}  // namespace kvferry
+
+using kvferry::NixlAddon;
+NODE_API_ADDON(NixlAddon)
