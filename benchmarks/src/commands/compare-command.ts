@@ -1,0 +1,113 @@
+/**
+ * `kvferry-bench compare`: from flags to exit code. Chooses the agent, runs the comparison, writes the
+ * result file and the table. 0 = all checks passed, 1 = one failed.
+ */
+import { mkdirSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import type { Command } from 'commander'
+import { ConnectorError } from '@kvferry/connector-api'
+import { createSystemClock } from '@kvferry/runtime'
+import { runCompare } from '../compare/compare.ts'
+import { resolveConfigurations, type Configuration } from '../compare/configuration.ts'
+import { processClusters } from '../compare/process-cluster.ts'
+import { headline, renderResult } from '../compare/table.ts'
+import { resolveAgent, type ChosenAgent } from '../compare/agent-choice.ts'
+import { createProgress } from '../lib/progress.ts'
+import { writeResult } from '../lib/result-file.ts'
+import { assertMatchesSchema } from '../lib/result-schema.ts'
+import type { CommandIo } from '../main.ts'
+import { UsageError } from '../usage-error.ts'
+import { parseCompareFlags, type CompareFlags, type CompareRequest } from './compare-options.ts'
+
+const collect = (value: string, previous: readonly string[]): string[] => [...previous, value]
+
+const example = `
+Example:
+  $ kvferry-bench compare --connectors pull --preset quick --json result.json
+
+Exit code: 0 all checks passed, 1 a check failed (failed request, wrong byte, text that differs from the
+oracle's, unverified KV; in "full" also a point outside the overrun guard), 2 wrong usage.`
+
+/** @throws UsageError for connectors or options that don't exist. */
+async function configurationsOf(request: CompareRequest): Promise<Configuration[]> {
+  try {
+    return await resolveConfigurations(request)
+  } catch (error) {
+    if (!ConnectorError.isInstance(error)) throw error
+    throw new UsageError(`${error.code}: ${error.message}`)
+  }
+}
+
+async function startClusterFor(request: CompareRequest, chosen: ChosenAgent) {
+  if (chosen.kind === 'nixl') return processClusters(request)
+  const { memoryClusters } = await import('../compare/memory-cluster.ts')
+  return memoryClusters()
+}
+
+async function compare(flags: CompareFlags, io: CommandIo): Promise<number> {
+  const request = parseCompareFlags(flags)
+  const configurations = await configurationsOf(request)
+  // Fakes given by flags bring their own agents, so there is nothing to look for.
+  const chosen = await resolveAgent(request.agent, { isAssumed: request.engineBin !== null })
+  if (request.logDirectory) mkdirSync(request.logDirectory, { recursive: true })
+  const progress = createProgress(io.stderr)
+  progress.note(headline(chosen.kind, chosen.nixl?.version ?? null))
+  if (chosen.reason) progress.note(chosen.reason)
+  try {
+    const result = await runCompare(
+      {
+        preset: request.preset,
+        seed: request.seed,
+        prefixCaching: request.prefixCaching,
+        configurations,
+        agent: chosen.kind,
+        nixl: chosen.nixl,
+        deviceTier: chosen.deviceTier,
+      },
+      {
+        clock: createSystemClock(),
+        progress,
+        signal: io.signal,
+        startCluster: await startClusterFor(request, chosen),
+        cores: availableParallelism(),
+      },
+    )
+    assertMatchesSchema('compare', result)
+    if (request.json !== null) writeResult(request.json, result, io.stdout)
+    if (request.json !== '-') io.stdout.write(renderResult(result))
+    for (const text of [...result.verdict.warnings, ...result.verdict.failures]) {
+      io.stderr.write(`kvferry-bench: ${text}\n`)
+    }
+    return result.verdict.ok ? 0 : 1
+  } finally {
+    progress.end()
+  }
+}
+
+/** Adds the command to `program`; `finish` receives its exit code. */
+export function addCompareCommand(
+  program: Command,
+  io: CommandIo,
+  finish: (exitCode: number) => void,
+): void {
+  program
+    .command('compare')
+    .description('serve the same requests with each connector and with one engine alone; compare')
+    .option('--connectors <names>', 'connectors, separated by commas', 'pull')
+    .option('--preset <name>', 'quick: about a minute; full: 3 trials in fresh processes', 'quick')
+    .option('--posting <mode>', 'pull: both, background or inline', 'both')
+    .option('--option <key=value>', 'connector option, repeatable', collect, [])
+    .option('--seed <n>', 'of the request list and its arrival times', '1')
+    .option('--requests <n>', 'measured requests of one trial')
+    .option('--qps <n>', 'mean arrival rate')
+    .option('--agent <kind>', 'nixl (default) or memory: all roles in one process')
+    .option('--demo', 'without NIXL go on with the in-memory agent (--agent auto)')
+    .option('--prefix-caching <mode>', "engines' prefix cache: on or off", 'off')
+    .option('--json <file>', 'write the result there; - = stdout, and nothing else')
+    .option('--keep-logs <dir>', "keep each process's log and who ran where")
+    .option('--engine-bin <script>', 'run this instead of the installed kvferry-engine')
+    .option('--router-bin <script>', 'run this instead of the installed kvferry-router')
+    .option('--debug-endpoints', 'start the engines with their debug endpoints (tests)')
+    .addHelpText('after', example)
+    .action(async (flags: CompareFlags) => finish(await compare(flags, io)))
+}

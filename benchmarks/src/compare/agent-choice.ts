@@ -1,0 +1,40 @@
+/**
+ * Which agent a comparison runs on. NIXL, unless the user asked for the in-memory one; only the demo may
+ * go on without NIXL, and it says so.
+ */
+
+export interface ChosenAgent {
+  readonly kind: 'nixl' | 'memory'
+  readonly nixl: { readonly version: string | null; readonly ucxVersion: string | null } | null
+  readonly deviceTier: string
+  /** Why the demo fell back; null otherwise. */
+  readonly reason: string | null
+}
+
+const memoryAgent = (reason: string | null): ChosenAgent => ({
+  kind: 'memory',
+  nixl: null,
+  deviceTier: 'JavaScript buffers',
+  reason,
+})
+
+/**
+ * `isAssumed`: the engines are given by the caller and know themselves what they run on.
+ * @throws ConnectorError ERR_NIXL_UNAVAILABLE when `nixl` was asked for and isn't there.
+ */
+export async function resolveAgent(
+  wanted: 'nixl' | 'memory' | 'auto',
+  { isAssumed }: { readonly isAssumed: boolean },
+): Promise<ChosenAgent> {
+  if (wanted === 'memory') return memoryAgent(null)
+  const deviceTier = 'host memory'
+  if (isAssumed) return { kind: 'nixl', nixl: null, deviceTier, reason: null }
+  const { isNixlAvailable, nixlInfo } = await import('@kvferry/native-nixl')
+  const availability = isNixlAvailable()
+  if (availability.available) {
+    const { nixlVersion, ucxVersion } = nixlInfo()
+    return { kind: 'nixl', nixl: { version: nixlVersion, ucxVersion }, deviceTier, reason: null }
+  }
+  if (wanted === 'nixl') throw availability.error
+  return memoryAgent(`NIXL is not available here: ${availability.error.message}`)
+}

@@ -1,0 +1,176 @@
+/**
+ * The comparison: the oracle first, then every configuration on the same requests, trial by trial in
+ * turn (A-B-A-B), each trial in a fresh cluster. Assembles the result; writes nothing.
+ */
+import type { Clock } from '@kvferry/connector-api'
+import { createSeededRandom } from '@kvferry/connector-api/testing'
+import { readEnvironment } from '../lib/environment.ts'
+import type { Progress } from '../lib/progress.ts'
+import type { ClusterSpec, StartCluster } from './cluster.ts'
+import type { Configuration } from './configuration.ts'
+import { repeatedRun, splitHalf } from './noise-floor.ts'
+import type { Preset } from './presets.ts'
+import { metricsOf, type RequestMetrics } from './request-metrics.ts'
+import type { CompareResult, NoiseFloor, RunEntry, Workload } from './result.ts'
+import { createRunEntry, isMetrics, type RunContext } from './run-entry.ts'
+import { createSchedule, type PlannedRequest } from './schedule.ts'
+import { runTrial, type Trial, type TrialContext } from './trial.ts'
+import { judge } from './verdict.ts'
+
+export interface CompareOptions {
+  readonly preset: Preset
+  readonly seed: number
+  /** At least one. */
+  readonly configurations: readonly Configuration[]
+  readonly agent: 'nixl' | 'memory'
+  readonly prefixCaching: 'on' | 'off'
+  /** Versions of the library that the agents run on; null with the in-memory agent. */
+  readonly nixl: { readonly version: string | null; readonly ucxVersion: string | null } | null
+  readonly deviceTier: string
+}
+
+export interface CompareDependencies {
+  readonly clock: Clock
+  readonly progress: Progress
+  readonly signal: AbortSignal
+  readonly startCluster: StartCluster
+  readonly cores: number
+}
+
+/** Names go into file names and request ids, whose alphabet is narrower than a label's. */
+const safeName = (label: string): string => label.replaceAll(/[^A-Za-z0-9._-]/g, '_')
+
+function workloadOf(options: CompareOptions, schedule: readonly PlannedRequest[]): Workload {
+  const { preset } = options
+  const measured = schedule.filter((planned) => planned.phase === 'measured')
+  return {
+    preset: preset.name,
+    requests: preset.requestCount,
+    warmUp: preset.warmUpCount,
+    burst: preset.burstCount,
+    trials: preset.trials,
+    qps: preset.qps,
+    concurrency: preset.concurrencyMax,
+    promptTokens: measured.map((planned) => planned.prompt.length),
+    outputTokens: preset.outputTokens,
+    streamedShare: measured.filter((planned) => planned.isStream).length / measured.length,
+    engine: { ...preset.engine },
+    prefixCaching: options.prefixCaching,
+  }
+}
+
+const pooledMetrics = (trials: readonly Trial[]): RequestMetrics[] =>
+  trials.flatMap((trial) => trial.measured.records.map(metricsOf).filter(isMetrics))
+
+interface Measured {
+  readonly oracle: Trial
+  readonly byConfiguration: readonly (readonly Trial[])[]
+  /** The first configuration once more, for A-A; empty with a single trial. */
+  readonly again: readonly Trial[]
+}
+
+async function measureAll(
+  options: CompareOptions,
+  schedule: readonly PlannedRequest[],
+  context: TrialContext,
+): Promise<Measured> {
+  const { preset, configurations, prefixCaching } = options
+  const run = (configuration: Configuration | null, name: string): Promise<Trial> => {
+    const spec: ClusterSpec = {
+      name: safeName(name),
+      configuration,
+      shape: preset.engine,
+      prefixCaching,
+    }
+    return runTrial(spec, schedule, context)
+  }
+  const oracle = await run(null, 'oracle')
+  const byConfiguration: Trial[][] = configurations.map(() => [])
+  const again: Trial[] = []
+  for (let trial = 1; trial <= preset.trials; trial++) {
+    for (const [i, configuration] of configurations.entries()) {
+      byConfiguration[i]?.push(await run(configuration, `${configuration.label}-${trial}`))
+    }
+    const [first] = configurations
+    if (preset.trials > 1 && first) again.push(await run(first, `${first.label}-again-${trial}`))
+  }
+  return { oracle, byConfiguration, again }
+}
+
+function noiseFloorOf(
+  label: string,
+  trials: readonly Trial[],
+  again: readonly Trial[],
+): NoiseFloor {
+  return again.length > 0
+    ? repeatedRun(label, pooledMetrics(trials), pooledMetrics(again))
+    : splitHalf(label, pooledMetrics(trials))
+}
+
+/** The A-A repeat is judged like the others: a wrong byte there is a wrong byte. */
+function judgedRuns(
+  runs: readonly RunEntry[],
+  options: CompareOptions,
+  measured: Measured,
+  context: RunContext,
+): RunEntry[] {
+  const [first] = options.configurations
+  if (!first || measured.again.length === 0) return [...runs]
+  const again = createRunEntry(
+    { ...first, label: `${first.label} (again)` },
+    measured.again,
+    context,
+  )
+  return [...runs, again]
+}
+
+/**
+ * @throws RangeError without configurations; Error when a cluster doesn't come up or a part of it ends;
+ *   the signal's reason when interrupted. Failed requests and wrong bytes are in the verdict instead.
+ */
+export async function runCompare(
+  options: CompareOptions,
+  dependencies: CompareDependencies,
+): Promise<CompareResult> {
+  const { preset, configurations, seed } = options
+  const [first] = configurations
+  if (!first) throw new RangeError('nothing to compare')
+  const schedule = createSchedule({
+    ...preset,
+    blockTokens: preset.engine.blockTokens,
+    maxModelLen: preset.engine.maxModelLen,
+    random: createSeededRandom(seed),
+  })
+  const measured = await measureAll(options, schedule, {
+    ...dependencies,
+    concurrencyMax: preset.concurrencyMax,
+  })
+  dependencies.progress.end()
+
+  const context: RunContext = { ...options, oracleTexts: null }
+  const withOracle: RunContext = {
+    ...options,
+    oracleTexts: measured.oracle.records.map((record) => record.text),
+  }
+  const runs = [
+    createRunEntry(null, [measured.oracle], context),
+    ...configurations.map((configuration, i) =>
+      createRunEntry(configuration, measured.byConfiguration[i] ?? [], withOracle),
+    ),
+  ]
+  return {
+    schema: 'kvferry.compare/1',
+    agent: options.agent,
+    environment: readEnvironment({
+      seed,
+      nixl: options.nixl?.version ?? null,
+      ucx: options.nixl?.ucxVersion ?? null,
+      transports: [...new Set(runs.flatMap((run) => run.transports))].sort(),
+      deviceTier: options.deviceTier,
+    }),
+    workload: workloadOf(options, schedule),
+    noiseFloor: noiseFloorOf(first.label, measured.byConfiguration[0] ?? [], measured.again),
+    runs,
+    verdict: judge(judgedRuns(runs, options, measured, withOracle), preset.requiresValid),
+  }
+}

@@ -1,0 +1,67 @@
+/**
+ * What `--preset` stands for: the load, the modelled engine, and how often it is repeated. Sizes are
+ * chosen so that two cores carry them inside the overrun guard; larger machines change nothing in the
+ * meaning, because compute time is modelled.
+ */
+export interface EngineShape {
+  readonly model: string
+  readonly kvScale: number
+  readonly blockTokens: number
+  readonly blockCount: number
+  readonly maxNumSeqs: number
+  readonly maxModelLen: number
+  readonly hooks: 'additive' | 'after-launch'
+}
+
+export interface Preset {
+  readonly name: 'quick' | 'full'
+  /** Measured requests of one trial, warm-up and burst apart. */
+  readonly requestCount: number
+  readonly warmUpCount: number
+  readonly burstCount: number
+  readonly qps: number
+  readonly concurrencyMax: number
+  readonly promptTokensMax: number
+  readonly outputTokens: number
+  /** Each in fresh processes. */
+  readonly trials: number
+  readonly engine: EngineShape
+  /** An invalid point fails the command instead of warning. */
+  readonly requiresValid: boolean
+}
+
+const engine: EngineShape = {
+  model: 'tiny',
+  kvScale: 1,
+  blockTokens: 16,
+  blockCount: 1_024,
+  maxNumSeqs: 32,
+  maxModelLen: 512,
+  hooks: 'after-launch',
+}
+
+const quick: Preset = {
+  name: 'quick',
+  requestCount: 100,
+  warmUpCount: 8,
+  burstCount: 32,
+  qps: 10,
+  concurrencyMax: 32,
+  promptTokensMax: 256,
+  outputTokens: 16,
+  trials: 1,
+  engine,
+  requiresValid: false,
+}
+
+const full: Preset = {
+  ...quick,
+  name: 'full',
+  requestCount: 400,
+  warmUpCount: 16,
+  trials: 3,
+  requiresValid: true,
+}
+
+export const presets = { quick, full } as const
+export type PresetName = keyof typeof presets

@@ -1,0 +1,143 @@
+/**
+ * One request's times, by the definitions in this package's README. Pure arithmetic over a record; a
+ * metric that a request doesn't have (no second token, no stream, nothing loaded) is null or empty.
+ */
+import type { RequestRecord } from './load-client.ts'
+import type { EngineTimings, LoadTimings } from './timings.ts'
+
+/**
+ * Where the time to first token went: parts that touch, from the planned moment to the first token in
+ * the client's hand, so that they add up to TTFT.
+ */
+export const breakdownParts = [
+  'queue',
+  'prefill',
+  'handOver',
+  'alloc',
+  'dispatch',
+  'post',
+  'wire',
+  'stepBoundary',
+  'firstToken',
+] as const
+export type BreakdownPart = (typeof breakdownParts)[number]
+export type Breakdown = Readonly<Partial<Record<BreakdownPart, number>>>
+
+export interface LoadMetrics {
+  readonly criticalPathMs: number
+  readonly kvWaitMs: number
+  readonly postUs: number
+  readonly wireMs: number
+  readonly bytes: number
+  readonly descriptorsBeforeMerge: number
+  readonly descriptorsAfterMerge: number
+}
+
+export interface RequestMetrics {
+  readonly ttftMs: number | null
+  readonly ttftFromSendMs: number | null
+  readonly tpotMs: number | null
+  readonly itlMs: readonly number[]
+  readonly e2elMs: number
+  readonly clientQueueMs: number
+  readonly load: LoadMetrics | null
+  readonly breakdown: Breakdown | null
+}
+
+interface CompleteLoad extends LoadTimings {
+  readonly bindAtMs: number
+  readonly handshakeMs: number
+  readonly queuedUs: number
+  readonly postUs: number
+  readonly wireUs: number
+  readonly completeAtMs: number
+}
+
+function isComplete(load: LoadTimings | null | undefined): load is CompleteLoad {
+  return (
+    load?.outcome === 'loaded' &&
+    load.bindAtMs !== null &&
+    load.handshakeMs !== null &&
+    load.queuedUs !== null &&
+    load.postUs !== null &&
+    load.wireUs !== null &&
+    load.completeAtMs !== null
+  )
+}
+
+/** Null when nothing was loaded, for example after a full local prefix hit or a failed load. */
+function loadMetricsOf(record: RequestRecord): LoadMetrics | null {
+  const load = record.decode?.load
+  const prefillEndAtMs = record.router?.prefill?.prefillEndAtMs ?? null
+  if (!isComplete(load) || prefillEndAtMs === null) return null
+  return {
+    criticalPathMs: load.completeAtMs - prefillEndAtMs,
+    kvWaitMs: load.completeAtMs - load.allocAtMs,
+    postUs: load.postUs,
+    wireMs: load.wireUs / 1_000,
+    bytes: load.bytes,
+    descriptorsBeforeMerge: load.descriptorsBeforeMerge,
+    descriptorsAfterMerge: load.descriptorsAfterMerge,
+  }
+}
+
+/** The oracle computes everything in one place: three parts only. */
+function breakdownAlone(
+  record: RequestRecord,
+  decode: EngineTimings,
+  firstAtMs: number,
+): Breakdown {
+  const prefillEndAtMs = decode.prefillEndAtMs ?? decode.firstTokenAtMs
+  return {
+    queue: decode.scheduledAtMs - record.scheduledAtMs,
+    prefill: prefillEndAtMs - decode.scheduledAtMs,
+    firstToken: firstAtMs - prefillEndAtMs,
+  }
+}
+
+function breakdownOf(record: RequestRecord, firstAtMs: number | null): Breakdown | null {
+  const { decode, router } = record
+  if (!decode || firstAtMs === null) return null
+  if (!router) return breakdownAlone(record, decode, firstAtMs)
+  const { prefill } = router
+  const { load, loadReadyAtMs } = decode
+  if (!prefill || prefill.prefillEndAtMs === null || !isComplete(load) || loadReadyAtMs === null) {
+    return null
+  }
+  const postStartAtMs = load.bindAtMs + load.handshakeMs + load.queuedUs / 1_000
+  const postEndAtMs = postStartAtMs + load.postUs / 1_000
+  return {
+    queue: prefill.scheduledAtMs - record.scheduledAtMs,
+    prefill: prefill.prefillEndAtMs - prefill.scheduledAtMs,
+    handOver: decode.receivedAtMs - prefill.prefillEndAtMs,
+    alloc: load.allocAtMs - decode.receivedAtMs,
+    dispatch: postStartAtMs - load.allocAtMs,
+    post: load.postUs / 1_000,
+    wire: load.completeAtMs - postEndAtMs,
+    stepBoundary: loadReadyAtMs - load.completeAtMs,
+    firstToken: firstAtMs - loadReadyAtMs,
+  }
+}
+
+/** Null for a request that failed: its times mean nothing. */
+export function metricsOf(record: RequestRecord): RequestMetrics | null {
+  const { planned, scheduledAtMs, sentAtMs, lastTokenAtMs, tokenAtMs } = record
+  if (record.error !== null || sentAtMs === null || lastTokenAtMs === null) return null
+  // An answer that isn't streamed has no first token that the client could see.
+  const firstAtMs = planned.isStream ? (tokenAtMs[0] ?? null) : null
+  const e2elMs = lastTokenAtMs - scheduledAtMs
+  const ttftMs = firstAtMs === null ? null : firstAtMs - scheduledAtMs
+  return {
+    ttftMs,
+    ttftFromSendMs: firstAtMs === null ? null : firstAtMs - sentAtMs,
+    tpotMs:
+      ttftMs === null || tokenAtMs.length < 2 ? null : (e2elMs - ttftMs) / (tokenAtMs.length - 1),
+    itlMs: planned.isStream
+      ? tokenAtMs.slice(1).map((atMs, i) => atMs - (tokenAtMs[i] as number))
+      : [],
+    e2elMs,
+    clientQueueMs: sentAtMs - scheduledAtMs,
+    load: loadMetricsOf(record),
+    breakdown: breakdownOf(record, firstAtMs),
+  }
+}

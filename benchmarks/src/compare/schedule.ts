@@ -1,0 +1,119 @@
+/**
+ * The request list of a run, computed before it from a seed: the same list, at the same moments, goes to
+ * every configuration and to the oracle. Open loop: arrival times never depend on answers. Pure.
+ */
+import type { Random } from '@kvferry/connector-api'
+
+/** `burst` requests arrive all at once after the measured ones: verified, but not part of the latencies. */
+export type Phase = 'first' | 'warm-up' | 'measured' | 'burst'
+
+export interface PlannedRequest {
+  /** Position in the whole list. */
+  readonly index: number
+  readonly phase: Phase
+  /** From the start of its phase. */
+  readonly atMs: number
+  /** Printable ASCII; one byte is one token. */
+  readonly prompt: string
+  readonly outputTokens: number
+  readonly isStream: boolean
+}
+
+export interface ScheduleOptions {
+  readonly random: Random
+  /** Measured requests. */
+  readonly requestCount: number
+  readonly warmUpCount: number
+  readonly burstCount: number
+  /** Mean arrival rate of the measured requests. */
+  readonly qps: number
+  readonly blockTokens: number
+  readonly maxModelLen: number
+  /** Drawn lengths are uniform in 1..this; the longest that fits comes on top. */
+  readonly promptTokensMax: number
+  readonly outputTokens: number
+}
+
+/** Every length class at which block arithmetic can be wrong by one, streamed and not. */
+export function edgeLengths(blockTokens: number, longest: number): number[] {
+  const lengths = [1, blockTokens - 1, blockTokens, blockTokens + 1, 2 * blockTokens, longest]
+  return [...new Set(lengths)].filter((length) => length >= 1 && length <= longest)
+}
+
+const firstPrintable = 0x20
+const printableCount = 0x7f - firstPrintable
+
+function createPrompt(random: Random, tokenCount: number): string {
+  const codes = new Array<number>(tokenCount)
+  for (let i = 0; i < tokenCount; i++) {
+    codes[i] = firstPrintable + Math.floor(random.uniform() * printableCount)
+  }
+  return codes.map((code) => String.fromCharCode(code)).join('')
+}
+
+/** Fisher-Yates. */
+function shuffle<T>(random: Random, values: readonly T[]): T[] {
+  const result = [...values]
+  for (let i = result.length - 1; i > 0; i--) {
+    const j = Math.floor(random.uniform() * (i + 1))
+    ;[result[i], result[j]] = [result[j] as T, result[i] as T]
+  }
+  return result
+}
+
+interface Shape {
+  readonly promptTokens: number
+  readonly isStream: boolean
+}
+
+/** The edge lengths first (streamed and not), then drawn ones of which three in four stream. */
+function createShapes(options: ScheduleOptions, count: number): Shape[] {
+  const { random, blockTokens, maxModelLen, outputTokens, promptTokensMax } = options
+  const longest = maxModelLen - outputTokens
+  const edges = edgeLengths(blockTokens, longest).flatMap((promptTokens) => [
+    { promptTokens, isStream: true },
+    { promptTokens, isStream: false },
+  ])
+  const drawnMax = Math.min(promptTokensMax, longest)
+  const shapes = edges.slice(0, count)
+  while (shapes.length < count) {
+    shapes.push({
+      promptTokens: 1 + Math.floor(random.uniform() * drawnMax),
+      isStream: shapes.length % 4 !== 0,
+    })
+  }
+  return shuffle(random, shapes)
+}
+
+/**
+ * One lone request (it pays for the handshake), the warm-up, the measured Poisson arrivals, the burst.
+ * @throws RangeError when the lengths don't leave room for a prompt of one token.
+ */
+export function createSchedule(options: ScheduleOptions): PlannedRequest[] {
+  const { random, outputTokens, maxModelLen, qps } = options
+  if (maxModelLen - outputTokens < 1) {
+    throw new RangeError(`maxModelLen ${maxModelLen} has no room for a prompt`)
+  }
+  const planned: PlannedRequest[] = []
+  const plan = (phase: Phase, shapes: readonly Shape[], nextGapMs: () => number): void => {
+    let atMs = 0
+    for (const { promptTokens, isStream } of shapes) {
+      planned.push({
+        index: planned.length,
+        phase,
+        atMs,
+        prompt: createPrompt(random, promptTokens),
+        outputTokens,
+        isStream,
+      })
+      atMs += nextGapMs()
+    }
+  }
+  // Inverse of the exponential distribution: gaps of a Poisson process.
+  const poissonGapMs = (): number => (-Math.log(1 - random.uniform()) / qps) * 1_000
+  plan('first', [{ promptTokens: options.blockTokens, isStream: true }], () => 0)
+  plan('warm-up', createShapes(options, options.warmUpCount), () => 1_000 / qps)
+  plan('measured', createShapes(options, options.requestCount), poissonGapMs)
+  plan('burst', createShapes(options, options.burstCount), () => 0)
+  return planned
+}

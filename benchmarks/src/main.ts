@@ -1,0 +1,68 @@
+/**
+ * The command line of `kvferry-bench`, apart from the process it runs in, so that tests can call it.
+ */
+import { Command, CommanderError } from 'commander'
+import { ConnectorError } from '@kvferry/connector-api'
+import { addCompareCommand } from './commands/compare-command.ts'
+import { UsageError } from './usage-error.ts'
+
+export interface CommandIo {
+  readonly stdout: { write(text: string): unknown }
+  readonly stderr: { readonly isTTY?: boolean; write(text: string): unknown }
+  /** Aborted on Ctrl-C: commands end their children and throw its reason. */
+  readonly signal: AbortSignal
+}
+
+export const exitCodes = { ok: 0, checkFailed: 1, usage: 2 } as const
+
+const oneLine = (text: string): string => text.replaceAll(/\s*\n\s*/g, ' ').trim()
+
+function createProgram(io: CommandIo, finish: (exitCode: number) => void): Command {
+  const program = new Command('kvferry-bench')
+    .description('Compares KV-transfer connectors on the same requests')
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => io.stdout.write(text),
+      writeErr: (text) => io.stderr.write(text),
+      outputError: () => {},
+    })
+  addCompareCommand(program, io, finish)
+  // Inherited settings reach only commands made after them through `command()`; these were.
+  return program
+}
+
+function report(error: unknown, io: CommandIo): number {
+  if (error instanceof CommanderError) {
+    if (error.exitCode === 0) return exitCodes.ok
+    // Without a command commander has already printed the help to stderr.
+    if (error.code !== 'commander.help')
+      io.stderr.write(`kvferry-bench: ${oneLine(error.message)}\n`)
+    return exitCodes.usage
+  }
+  if (error instanceof UsageError) {
+    io.stderr.write(`kvferry-bench: ${oneLine(error.message)}\n`)
+    return exitCodes.usage
+  }
+  if (io.signal.aborted) {
+    io.stderr.write('kvferry-bench: interrupted; all child processes have ended\n')
+    return exitCodes.checkFailed
+  }
+  if (ConnectorError.isInstance(error)) {
+    io.stderr.write(`kvferry-bench: ${error.code}: ${error.message}\n`)
+    return exitCodes.checkFailed
+  }
+  const text = error instanceof Error ? (error.stack ?? error.message) : String(error)
+  io.stderr.write(`kvferry-bench: ${text}\n`)
+  return exitCodes.checkFailed
+}
+
+/** `argv` without node and script. Resolves to the exit code, never rejects. */
+export async function main(argv: readonly string[], io: CommandIo): Promise<number> {
+  let exitCode: number = exitCodes.ok
+  try {
+    await createProgram(io, (code) => (exitCode = code)).parseAsync(argv, { from: 'user' })
+    return exitCode
+  } catch (error) {
+    return report(error, io)
+  }
+}
