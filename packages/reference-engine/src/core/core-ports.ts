@@ -1,0 +1,37 @@
+/**
+ * Everything that the core needs from outside, injected: real ones on the core's own thread
+ * (`nixl-ports.ts`), in-memory ones inline (`memory-ports.ts`). The core closes what it was given.
+ */
+import type {
+  Clock,
+  ConnectorFactory,
+  KvKernels,
+  KvMemory,
+  KvMemoryAllocator,
+  Logger,
+  Metrics,
+  Random,
+  SideChannel,
+  TransferAgent,
+} from '@kvferry/connector-api'
+
+/** Only with a connector; an engine that does all alone has none of it. */
+export interface TransferPorts {
+  readonly factory: ConnectorFactory
+  readonly agent: TransferAgent
+  readonly sideChannel: SideChannel
+}
+
+export interface CorePorts {
+  readonly agentKind: 'nixl' | 'memory'
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+  readonly metrics: Metrics & { text(): Promise<string> }
+  readonly allocator: KvMemoryAllocator
+  readonly kernels: KvKernels
+  readonly transfer: TransferPorts | null
+  /** What UCX says it uses; empty without NIXL. */
+  transports(): readonly string[]
+  addressOf(memory: KvMemory): string | null
+}

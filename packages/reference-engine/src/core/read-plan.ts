@@ -1,0 +1,66 @@
+/**
+ * Which slots a step must digest besides writing its own. Pure. Every token depends on the bytes named
+ * here, and they are a function of the request alone: how the prompt was chunked, batched, hit, loaded or
+ * recomputed doesn't show in the text.
+ *
+ * - first token: every slot of the prompt, each read once, in the step that made it valid
+ * - later tokens: the slot written last, and a rotating 1/64 of the blocks
+ * - last token: every slot again
+ */
+import { engineLimits } from '../limits.ts'
+import type { ScheduledChunk } from './scheduler.ts'
+import type { SlotRange } from './slot-ranges.ts'
+
+export interface ReadPlan {
+  readonly chunk: ScheduledChunk
+  /** Loaded tokens to check before this step writes: the recomputed last one too. */
+  readonly loaded: SlotRange | null
+  /** Of `loaded`, the tokens that count for the first token as they were read: `[loaded.start, keptEnd)`. */
+  readonly keptEnd: number
+  /** Read after this step's writes. */
+  readonly written: readonly SlotRange[]
+  readonly isSampled: boolean
+  /** Whether what is read now belongs to the prompt's running sum. */
+  readonly isPromptSum: boolean
+}
+
+export function planReads(chunk: ScheduledChunk, blockTokens: number): ReadPlan {
+  const { request, end } = chunk
+  const isSampled = end === request.tokenCount
+  const load = request.unverifiedLoad
+  const loaded = load === null ? null : { request, start: load.start, end: load.end }
+  const isPromptSum = request.digestedCount < request.promptTokenCount && !hasFirstToken(chunk)
+  if (!isPromptSum) {
+    const written = isSampled ? laterReads(chunk, blockTokens) : []
+    return { chunk, loaded, keptEnd: loaded?.start ?? 0, written, isSampled, isPromptSum }
+  }
+  const readEnd = Math.min(end, request.promptTokenCount)
+  if (loaded === null) {
+    const written = [{ request, start: request.digestedCount, end: readEnd }]
+    return { chunk, loaded, keptEnd: 0, written, isSampled, isPromptSum }
+  }
+  // What this step overwrites counts as it is afterwards.
+  const keptEnd = Math.min(loaded.end, chunk.start)
+  const written = [
+    { request, start: request.digestedCount, end: loaded.start },
+    { request, start: Math.max(keptEnd, loaded.start), end: readEnd },
+  ].filter((range) => range.end > range.start)
+  return { chunk, loaded, keptEnd, written, isSampled, isPromptSum }
+}
+
+/** Preempted after its first token: the prompt's sum was used and is not needed again. */
+const hasFirstToken = ({ request }: ScheduledChunk): boolean => request.outputTokenCount > 0
+
+function laterReads({ request, end }: ScheduledChunk, blockTokens: number): SlotRange[] {
+  const outputIndex = request.outputTokenCount
+  if (outputIndex === request.maxTokens - 1) return [{ request, start: 0, end }]
+  const share = engineLimits.rotatingDigestShare
+  const lastBlock = Math.floor((end - 1) / blockTokens)
+  const ranges: SlotRange[] = []
+  for (let index = outputIndex % share; index <= lastBlock; index += share) {
+    const start = index * blockTokens
+    ranges.push({ request, start, end: Math.min(start + blockTokens, end) })
+  }
+  const isLastRead = ranges.at(-1)?.end === end
+  return isLastRead ? ranges : [...ranges, { request, start: end - 1, end }]
+}

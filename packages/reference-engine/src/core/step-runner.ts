@@ -1,0 +1,181 @@
+/**
+ * One engine step, with the connector's hooks in vLLM's order (the worker half sees exactly this):
+ * handlePreemptions, bind (before the launch when hooks are additive, after it otherwise), waitForSave with
+ * the fence of this forward, then, when the modelled time is over, getTransferResults. Runs on the core's
+ * thread; never starts two steps at once, and never decides whether a step is due (`engine-core.ts`).
+ */
+import type {
+  Clock,
+  ConnectorScheduler,
+  ConnectorWorker,
+  LoadSample,
+  RequestId,
+  TransferAgent,
+  WorkerOutput,
+} from '@kvferry/connector-api'
+import { engineLimits } from '../limits.ts'
+import { modelStepMs, type TimePreset } from '../time-model.ts'
+import type { Forward, ForwardResult } from './forward.ts'
+import type { HookStopwatch } from './hook-stopwatch.ts'
+import type { Lifecycle } from './lifecycle.ts'
+import type { Scheduler, StepPlan } from './scheduler.ts'
+import type { StepAccounts } from './step-accounts.ts'
+
+export type HookPlacement = 'additive' | 'after-launch'
+
+/** The connector's two halves and the agent that they use; fences are the engine's. */
+export interface AttachedConnector {
+  readonly scheduler: ConnectorScheduler
+  readonly worker: ConnectorWorker
+  readonly agent: TransferAgent
+}
+
+export interface StepRunnerParts {
+  readonly clock: Clock
+  readonly hooks: HookPlacement
+  readonly timePreset: TimePreset
+  readonly timeScale: number
+  readonly scheduler: Scheduler
+  readonly lifecycle: Lifecycle
+  readonly forward: Forward
+  readonly connector: AttachedConnector | null
+  readonly watch: HookStopwatch
+  readonly accounts: StepAccounts
+  onLoadSamples(samples: readonly LoadSample[]): void
+  onCounters(counters: Readonly<Record<string, number>>): void
+}
+
+export interface StepOutcome {
+  /** Something changed, so another step may find more to do. */
+  readonly isProgress: boolean
+  /** The connector wants to be asked again about a waiting request. */
+  readonly isRetryNeeded: boolean
+}
+
+interface ForwardTimes {
+  readonly workMs: number
+  readonly modelledMs: number
+  readonly modelledEndMs: number
+  readonly timerLateMs: number
+  /** Time in hooks beyond the end of the forward that should have hidden them. */
+  readonly exposedHookMs: number
+}
+
+const noWork: ForwardResult = { sampled: [], wrongBlocks: [] }
+const emptyOutput: WorkerOutput = { sent: [], received: [], failed: [] }
+
+export class StepRunner {
+  readonly #parts: StepRunnerParts
+  #carriedLateMs = 0
+
+  constructor(parts: StepRunnerParts) {
+    this.#parts = parts
+  }
+
+  /** The engine slept: its next step starts when it starts. */
+  forgetLateness(): void {
+    this.#carriedLateMs = 0
+  }
+
+  async run(): Promise<StepOutcome> {
+    const { lifecycle, scheduler, watch, accounts } = this.#parts
+    const ended = lifecycle.takeEnded()
+    const plan = scheduler.schedule()
+    const meta = this.#buildMeta(plan)
+    const connector = this.#parts.connector
+    if (connector !== null && meta !== null) {
+      await connector.worker.handlePreemptions(meta)
+      if (this.#parts.hooks === 'additive') connector.worker.bindConnectorMetadata(meta)
+    }
+    const hooksBeforeMs = watch.elapsedMs
+    const { result, times } = await this.#runForward(plan, meta)
+    const hooksInsideMs = watch.elapsedMs - hooksBeforeMs
+    const output = this.#collect(ended)
+    lifecycle.distrust(result.wrongBlocks)
+    lifecycle.applyStep(plan.chunks, result.sampled, times.modelledEndMs)
+    lifecycle.applyWorkerOutput(output)
+    const hookMs = watch.take()
+    const isStalling = plan.chunks.length > 0
+    accounts.record({
+      ...times,
+      hookMs,
+      stallMs: isStalling ? hookMs - hooksInsideMs + times.exposedHookMs : 0,
+    })
+    return { isProgress: didProgress(plan, output), isRetryNeeded: plan.isRetryNeeded }
+  }
+
+  #buildMeta(plan: StepPlan): Uint8Array | null {
+    const { connector } = this.#parts
+    if (connector === null) return null
+    return connector.scheduler.buildConnectorMeta({
+      stepIndex: plan.stepIndex,
+      scheduledRequestIds: plan.chunks.map(({ request }) => request.requestId),
+      preemptedRequestIds: plan.preemptedRequestIds,
+    })
+  }
+
+  async #runForward(
+    plan: StepPlan,
+    meta: Uint8Array | null,
+  ): Promise<{ result: ForwardResult; times: ForwardTimes }> {
+    const { clock, connector, forward, timePreset, timeScale, watch } = this.#parts
+    const hasForward = plan.chunks.length > 0
+    const modelledMs = modelStepMs(timePreset, plan.chunks, timeScale)
+    const launchedAtMs = clock.now()
+    const startMs = hasForward ? launchedAtMs - this.#carriedLateMs : launchedAtMs
+    const work = hasForward ? forward.run(plan.chunks) : Promise.resolve(noWork)
+    const hooksBeforeMs = watch.elapsedMs
+    const fence = hasForward && connector !== null ? connector.agent.createFence() : null
+    if (connector !== null && meta !== null) {
+      if (this.#parts.hooks === 'after-launch') connector.worker.bindConnectorMetadata(meta)
+      connector.worker.waitForSave(fence)
+    }
+    const hooksMs = watch.elapsedMs - hooksBeforeMs
+    const hooksEndMs = clock.now()
+    const result = await work
+    const workEndMs = clock.now()
+    const modelledEndMs = startMs + modelledMs
+    await this.#sleepUntil(modelledEndMs)
+    if (fence !== null) connector?.agent.signalFence(fence)
+    const timerLateMs = Math.max(0, clock.now() - Math.max(modelledEndMs, workEndMs))
+    this.#carriedLateMs = Math.min(timerLateMs, engineLimits.timerLatenessCarriedMsMax)
+    const times = {
+      // While the thread was in a hook it could not have noticed the end of the work.
+      workMs: hasForward ? workEndMs - launchedAtMs - hooksMs : 0,
+      modelledMs,
+      modelledEndMs,
+      timerLateMs: hasForward ? timerLateMs : 0,
+      exposedHookMs: Math.min(hooksMs, Math.max(0, hooksEndMs - modelledEndMs)),
+    }
+    return { result, times }
+  }
+
+  #collect(ended: ReadonlySet<RequestId>): WorkerOutput {
+    const { connector, onCounters, onLoadSamples } = this.#parts
+    if (connector === null) return emptyOutput
+    const output = connector.worker.getTransferResults(ended)
+    const stats = connector.worker.getStats()
+    if (stats !== null) {
+      onLoadSamples(stats.loads)
+      onCounters(stats.counters)
+    }
+    connector.scheduler.updateConnectorOutput(output)
+    return output
+  }
+
+  async #sleepUntil(dueMs: number): Promise<void> {
+    const { clock } = this.#parts
+    const remainingMs = dueMs - clock.now()
+    if (remainingMs <= 0) return
+    await new Promise<void>((resolve) => clock.after(remainingMs, resolve))
+  }
+}
+
+function didProgress(plan: StepPlan, output: WorkerOutput): boolean {
+  return (
+    plan.chunks.length > 0 ||
+    plan.preemptedRequestIds.length > 0 ||
+    output.received.length > 0 ||
+    output.sent.length > 0
+  )
+}
