@@ -15,5 +15,6 @@ export {
   Registry,
   type RuntimeMetrics,
 } from './metrics.ts'
+export { createSideChannel, type SideChannelOptions } from './side-channel/tcp-side-channel.ts'
 export { createSystemClock } from './system-clock.ts'
 export { createSystemRandom } from './system-random.ts'

@@ -1,0 +1,141 @@
+/**
+ * The side channel's unit on the wire: length (u32, big-endian), then one msgpack array
+ * `[type, id, kind, body]` (string, unsigned integer, string, binary). Pure. Bodies are opaque here.
+ *
+ * Reading is done by hand at the four fixed places: a general decoder would first build whatever nested
+ * structure a hostile frame describes (a mebibyte of "array of one" is a million objects).
+ */
+import { encode } from '@msgpack/msgpack'
+import { ConnectorError, limits } from '@kvferry/connector-api'
+import { sideChannelLimits } from './limits.ts'
+
+/**
+ * `hello` opens both directions; `request` is followed by one `answer` or `refusal` with its id; `send`
+ * has no answer; `close` says goodbye. A `refusal` with id 0 ends the connection and says why.
+ */
+export const frameTypes = ['hello', 'request', 'answer', 'refusal', 'send', 'close'] as const
+export type FrameType = (typeof frameTypes)[number]
+
+export interface Frame {
+  readonly type: FrameType
+  /** Chosen by the requester; 0 in frames that belong to no request. */
+  readonly id: number
+  /** Names the handler of a request or send; empty otherwise. */
+  readonly kind: string
+  readonly body: Uint8Array
+}
+
+export const lengthSizeBytes = 4
+const noBody = new Uint8Array(0)
+const kindPattern = new RegExp(`^[\\x21-\\x7e]{1,${sideChannelLimits.kindLengthMax}}$`)
+
+export const isKind = (kind: string): boolean => kindPattern.test(kind)
+
+export const invalidFrame = (reason: string): ConnectorError<'ERR_KV_MESSAGE_INVALID'> =>
+  new ConnectorError('ERR_KV_MESSAGE_INVALID', `malformed side-channel frame: ${reason}`, {
+    where: 'side-channel-frame',
+    reason,
+  })
+
+/** @throws ConnectorError ERR_KV_MESSAGE_INVALID unless a frame of that many bytes may follow. */
+export function checkFrameLength(lengthBytes: number): void {
+  if (lengthBytes === 0) throw invalidFrame('empty')
+  if (lengthBytes > limits.frameSizeBytesMax) {
+    throw invalidFrame(`${lengthBytes} bytes announced, at most ${limits.frameSizeBytesMax}`)
+  }
+}
+
+/** Length and frame, ready for the socket. @throws ConnectorError ERR_KV_LIMIT when it is too large. */
+export function encodeFrame(
+  type: FrameType,
+  { id = 0, kind = '', body = noBody }: Partial<Omit<Frame, 'type'>> = {},
+): Uint8Array {
+  const content = encode([type, id, kind, body])
+  if (content.length > limits.frameSizeBytesMax) {
+    throw new ConnectorError(
+      'ERR_KV_LIMIT',
+      `side-channel message of ${body.length} bytes exceeds a frame`,
+      { limit: 'frameSizeBytesMax', value: content.length, max: limits.frameSizeBytesMax },
+    )
+  }
+  const bytes = new Uint8Array(lengthSizeBytes + content.length)
+  new DataView(bytes.buffer).setUint32(0, content.length)
+  bytes.set(content, lengthSizeBytes)
+  return bytes
+}
+
+/** A position in one frame; every read checks what is left before it looks. */
+class Cursor {
+  readonly #bytes: Uint8Array
+  readonly #view: DataView
+  #at = 0
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  }
+
+  get remainingBytes(): number {
+    return this.#bytes.length - this.#at
+  }
+
+  take(count: number): Uint8Array {
+    if (count > this.remainingBytes) throw invalidFrame('truncated')
+    this.#at += count
+    return this.#bytes.subarray(this.#at - count, this.#at)
+  }
+
+  unsigned(sizeBytes: 1 | 2 | 4): number {
+    const at = this.#at
+    this.take(sizeBytes)
+    if (sizeBytes === 1) return this.#view.getUint8(at)
+    return sizeBytes === 2 ? this.#view.getUint16(at) : this.#view.getUint32(at)
+  }
+}
+
+/** ASCII only, which all types and kinds are. */
+function readText(cursor: Cursor): string {
+  const head = cursor.unsigned(1)
+  let length: number
+  if (head >= 0xa0 && head <= 0xbf) length = head - 0xa0
+  else if (head === 0xd9) length = cursor.unsigned(1)
+  else throw invalidFrame('a short string was expected')
+  const bytes = cursor.take(length)
+  if (bytes.some((byte) => byte < 0x21 || byte > 0x7e)) throw invalidFrame('not printable ASCII')
+  return String.fromCharCode(...bytes)
+}
+
+function readId(cursor: Cursor): number {
+  const head = cursor.unsigned(1)
+  if (head <= 0x7f) return head
+  if (head === 0xcc) return cursor.unsigned(1)
+  if (head === 0xcd) return cursor.unsigned(2)
+  if (head === 0xce) return cursor.unsigned(4)
+  throw invalidFrame('an unsigned 32-bit id was expected')
+}
+
+function readBody(cursor: Cursor): Uint8Array {
+  const head = cursor.unsigned(1)
+  if (head === 0xc4) return cursor.take(cursor.unsigned(1))
+  if (head === 0xc5) return cursor.take(cursor.unsigned(2))
+  if (head === 0xc6) return cursor.take(cursor.unsigned(4))
+  throw invalidFrame('a binary body was expected')
+}
+
+const isFrameType = (text: string): text is FrameType =>
+  (frameTypes as readonly string[]).includes(text)
+
+/** One frame without its length. The body is a view, not a copy. @throws ConnectorError ERR_KV_MESSAGE_INVALID. */
+export function decodeFrame(bytes: Uint8Array): Frame {
+  const cursor = new Cursor(bytes)
+  if (cursor.unsigned(1) !== 0x94) throw invalidFrame('an array of four was expected')
+  const type = readText(cursor)
+  if (!isFrameType(type)) throw invalidFrame('unknown frame type')
+  const id = readId(cursor)
+  const kind = readText(cursor)
+  const body = readBody(cursor)
+  if (cursor.remainingBytes > 0) throw invalidFrame('bytes after the end')
+  const isNamed = type === 'request' || type === 'send'
+  if (isNamed ? !isKind(kind) : kind !== '') throw invalidFrame('wrong kind for its type')
+  return { type, id, kind, body }
+}
