@@ -32,6 +32,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
     forceCloseConnections: 'idle',
     return503OnClosing: false,
   })
+  app.removeContentTypeParser('text/plain')
   app.server.maxConnections = routerLimits.clientConnectionCountMax
   for (const path of completionPaths) {
     app.post(path, (request, reply) => handler.handle(path, request, reply))

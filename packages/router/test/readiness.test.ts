@@ -1,0 +1,171 @@
+/** Who can work with whom, when the router says it is ready, and how it notices engines that change. */
+import { describe, expect, it } from 'vitest'
+import { declaredPeer, findMismatch, parseEnginePeer } from '../src/engine-peer.ts'
+import { nextPollMs } from '../src/engine-poller.ts'
+import { defaultPollIntervals } from '../src/limits.ts'
+import { decodeAnswer, peerOf, prefillAnswer, startFakeEngine } from './support/fake-engine.ts'
+import { engine, errorOf, eventually, get, post, prompt, setup } from './support/router-fixture.ts'
+
+const fast = { poll: { upMs: 10, downMs: 5, downMaxMs: 20 } }
+
+async function ready(url: string): Promise<{ status: number; ready: boolean; problems: string[] }> {
+  const { status, text } = await get(`${url}/ready`)
+  return { status, ...(JSON.parse(text) as { ready: boolean; problems: string[] }) }
+}
+
+describe('readiness', () => {
+  it.each([
+    ['connector', 'pull', 'other'],
+    ['transferMode', 'pull', 'ticket'],
+    ['wireVersion', 1, 2],
+    ['model', 'tiny', 'large'],
+    ['blockTokens', 16, 32],
+  ])('refuses a pair with different %s and names both values', async (field, left, right) => {
+    const prefills = [await engine('producer', prefillAnswer, { [field]: left })]
+    const decodes = [await engine('consumer', decodeAnswer, { [field]: right })]
+    const { router } = await setup({ prefills, decodes })
+    const answer = await ready(router.url)
+    expect(answer.status).toBe(503)
+    expect(answer.ready).toBe(false)
+    expect(answer.problems).toHaveLength(1)
+    expect(answer.problems[0]).toContain(field)
+    expect(answer.problems[0]).toContain(`"${left}"`)
+    expect(answer.problems[0]).toContain(`"${right}"`)
+    const refused = await post(router.url, prompt)
+    expect(refused.status).toBe(503)
+    expect(errorOf(refused).message).toContain(field)
+    expect(prefills[0]!.received).toEqual([])
+  })
+
+  it('accepts different block sizes where both connectors can map them', async () => {
+    const can = { supportsDifferentBlockSizes: true }
+    const prefills = [await engine('producer', prefillAnswer, { blockTokens: 16, ...can })]
+    const decodes = [await engine('consumer', decodeAnswer, { blockTokens: 32, ...can })]
+    const { router } = await setup({ prefills, decodes })
+    expect((await ready(router.url)).status).toBe(200)
+  })
+
+  it('refuses engines in each other’s place, and modes that it has no dispatch for', async () => {
+    const wrong = [await engine('consumer', decodeAnswer)]
+    const swapped = await setup({
+      prefills: wrong,
+      decodes: [await engine('consumer', decodeAnswer)],
+    })
+    expect((await ready(swapped.router.url)).problems.join()).toContain('role')
+    const push = { connector: 'push', transferMode: 'push' }
+    const prefills = [await engine('producer', prefillAnswer, push)]
+    const decodes = [await engine('consumer', decodeAnswer, push)]
+    const concurrent = await setup({ prefills, decodes })
+    expect((await ready(concurrent.router.url)).problems.join()).toContain('"push"')
+  })
+
+  it('serves the pair that matches and names the one that does not', async () => {
+    const decodes = [
+      await engine('consumer', decodeAnswer, { model: 'other' }),
+      await engine('consumer', decodeAnswer),
+    ]
+    const { router } = await setup({ decodes })
+    const answer = await ready(router.url)
+    expect(answer.status).toBe(200)
+    expect(answer.problems.join()).toContain('"other"')
+    for (let i = 0; i < 3; i++) expect((await post(router.url, prompt)).status).toBe(200)
+    expect(decodes[0]!.received).toEqual([])
+  })
+
+  it('starts without engines, and is ready once they are there', async () => {
+    const dead = await startFakeEngine(peerOf('producer'), prefillAnswer)
+    await dead.kill()
+    const { router } = await setup({ config: { prefill: [dead.url], ...fast } })
+    expect((await ready(router.url)).status).toBe(503)
+    expect((await post(router.url, prompt)).status).toBe(503)
+    const revived = await startFakeEngine(peerOf('producer'), prefillAnswer, dead.port)
+    try {
+      await eventually(async () => (await ready(router.url)).status === 200)
+      expect((await post(router.url, prompt)).status).toBe(200)
+    } finally {
+      await revived.kill()
+    }
+  })
+
+  it('serves again after an engine came back as a new incarnation, with what it is now', async () => {
+    const { router, p, d, log } = await setup({ config: fast })
+    expect((await post(router.url, prompt)).status).toBe(200)
+    await p.kill()
+    expect((await post(router.url, prompt)).status).toBe(503)
+    const changed = peerOf('producer', { incarnation: 'second', blockTokens: 32 })
+    const revived = await startFakeEngine(changed, prefillAnswer, p.port)
+    try {
+      await eventually(() => log.some(({ incarnation }) => incarnation === 'second'))
+      expect((await ready(router.url)).problems.join()).toContain('blockTokens')
+      d.peer = peerOf('consumer', { blockTokens: 32 })
+      await eventually(async () => (await ready(router.url)).status === 200)
+      expect((await post(router.url, prompt)).status).toBe(200)
+      expect(revived.received).toHaveLength(1)
+    } finally {
+      await revived.kill()
+    }
+  })
+
+  it('takes an engine that stops answering out of service within the poll deadline', async () => {
+    const { router, d } = await setup({ config: { ...fast, deadlines: { pollMs: 30 } } })
+    expect((await ready(router.url)).status).toBe(200)
+    await d.kill()
+    await eventually(async () => (await ready(router.url)).status === 503)
+  })
+
+  it('needs a word from the operator for engines that cannot describe themselves', async () => {
+    const make = async () => ({
+      prefills: [await engine('producer', prefillAnswer, null)],
+      decodes: [await engine('consumer', decodeAnswer, null)],
+    })
+    const without = await setup(await make())
+    expect((await ready(without.router.url)).problems.join()).toContain('--connector')
+    const engines = await make()
+    const declared = {
+      url: engines.prefills[0]!.url,
+      engineId: 'p0',
+      sideChannel: '10.1.2.3:5601',
+      tp: 2,
+    }
+    const config = { connector: 'pull', prefill: [declared] } as const
+    const { router } = await setup({ ...engines, config })
+    expect((await ready(router.url)).status).toBe(200)
+    expect((await post(router.url, prompt)).status).toBe(200)
+    expect(engines.decodes[0]!.received[0]!.body['kv_transfer_params']).toMatchObject({
+      remote_engine_id: 'p0',
+      remote_host: '10.1.2.3',
+      remote_port: 5601,
+      tp_size: 1,
+    })
+  })
+
+  it('refuses a declared engine that calls itself something else', async () => {
+    const prefills = [await engine('producer', prefillAnswer)]
+    const config = { prefill: [{ url: prefills[0]!.url, engineId: 'elsewhere' }] }
+    const { router, d } = await setup({ prefills, config })
+    const answer = await post(router.url, prompt)
+    expect(errorOf(answer)).toMatchObject({ code: 'ERR_KV_HANDOFF_INVALID' })
+    expect(d.received).toEqual([])
+  })
+})
+
+describe('descriptions', () => {
+  it.each([
+    ['nothing', {}],
+    ['a field missing', { ...peerOf('producer'), model: undefined }],
+    ['a wrong type', { ...peerOf('producer'), blockTokens: '16' }],
+    ['an unknown role', { ...peerOf('producer'), role: 'chef' }],
+  ])('refuses %s', (_name, input) => expect(parseEnginePeer(input)).toBeNull())
+
+  it('compares only what is known', () => {
+    const prefill = declaredPeer('pull', 'producer', 'p')
+    const decode = parseEnginePeer(peerOf('consumer'))!
+    expect(findMismatch(prefill, decode)).toBeNull()
+    expect(findMismatch(declaredPeer('other', 'producer', 'p'), decode)?.field).toBe('connector')
+  })
+
+  it('backs off, bounded, and starts anew', () => {
+    const waits = [0, 1, 2, 3, 6, 100].map((n) => nextPollMs(defaultPollIntervals, n))
+    expect(waits).toEqual([2_000, 100, 200, 400, 2_000, 2_000])
+  })
+})
