@@ -122,7 +122,7 @@ async function assertReplaceable(directory: string): Promise<void> {
   const entries = await readdir(directory).catch((error: NodeJS.ErrnoException) =>
     error.code === 'ENOENT' ? [] : refuseDirectory(directory)(error),
   )
-  if (entries.length === 0 || (await readManifest(directory)) !== null) return
+  if (entries.length === 0 || readManifest(directory) !== null) return
   throw nixlUnavailable(
     `${directory} is not empty and holds no NIXL installation`,
     'Name another directory with --dir, or empty this one',
@@ -159,12 +159,12 @@ async function removeLeftovers(parent: string, name: string): Promise<void> {
   }
 }
 
-async function describe(
+function describe(
   status: InstallResult['status'],
   directory: string,
   wheel: NixlWheel,
-): Promise<InstallResult> {
-  const files = (await readManifest(directory))?.files ?? []
+): InstallResult {
+  const files = readManifest(directory)?.files ?? []
   return {
     status,
     nixlVersion,

@@ -3,8 +3,8 @@
  * Written by the installer; read by it and by `doctor`. Never repairs anything.
  */
 import { createHash } from 'node:crypto'
-import { createReadStream } from 'node:fs'
-import { readFile, readdir, stat, writeFile } from 'node:fs/promises'
+import { createReadStream, readFileSync } from 'node:fs'
+import { readdir, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { neededFileCount, nixlVersion, type CudaMajor, type NixlWheel } from './wheels.ts'
 
@@ -59,11 +59,9 @@ export async function writeManifest(directory: string, wheel: NixlWheel): Promis
 }
 
 /** The manifest in `directory`, or null when there is none or it isn't ours. */
-export async function readManifest(directory: string): Promise<Manifest | null> {
-  const text = await readFile(join(directory, manifestName), 'utf8').catch(() => null)
-  if (text === null) return null
+export function readManifest(directory: string): Manifest | null {
   try {
-    const value = JSON.parse(text) as Manifest
+    const value = JSON.parse(readFileSync(join(directory, manifestName), 'utf8')) as Manifest
     return value.schema === schema && Array.isArray(value.files) ? value : null
   } catch {
     return null
@@ -79,7 +77,7 @@ export async function checkInstallation(
   wheel: NixlWheel,
   options: { readonly isThorough: boolean },
 ): Promise<string | null> {
-  const manifest = await readManifest(directory)
+  const manifest = readManifest(directory)
   if (manifest === null) return 'no manifest'
   if (manifest.wheelSha256 !== wheel.sha256) return 'made from another wheel'
   if (manifest.files.length !== neededFileCount) return 'incomplete manifest'

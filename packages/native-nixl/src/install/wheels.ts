@@ -4,6 +4,8 @@
  * layouts changed inside 1.x.
  */
 export const nixlVersion = '1.5.1'
+/** The UCX inside both wheels, as it names itself. */
+export const ucxVersion = '1.23.0'
 
 export const cudaMajors = ['12', '13'] as const
 export type CudaMajor = (typeof cudaMajors)[number]

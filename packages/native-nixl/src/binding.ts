@@ -1,0 +1,153 @@
+/**
+ * What the addon exports, declared: the one place where TypeScript trusts C++. Every other module gets
+ * the addon from load-binding.ts and its shape from here. Forms are checked on both sides, so that a
+ * mistake ends in an exception, never in a crash.
+ */
+
+/** `Status` of native/status.h, as native/napi/result_value.cc names it. */
+export type NativeStatus =
+  | 'outOfRange'
+  | 'invalidHandle'
+  | 'limit'
+  | 'closed'
+  | 'busy'
+  | 'messageInvalid'
+  | 'peerMismatch'
+  | 'deadline'
+  | 'nixl'
+  | 'unavailable'
+  | 'broken'
+
+/** A native `Result` that is not ok. A throwing native function puts it into `failure` of its Error. */
+export interface NativeFailure {
+  readonly status: NativeStatus
+  /** Function of the C API, or what of ours refused. */
+  readonly operation: string
+  /** Name of the C API's status, where `status` is `nixl`. */
+  readonly nixl: string
+  readonly limit: string
+  readonly value: number
+  readonly max: number
+  readonly detail: string
+}
+
+/** Names one asynchronous command; its outcome arrives in a batch of events. */
+export type Ticket = number
+
+export interface NativeCommandEnd {
+  readonly ticket: Ticket
+  readonly failure: NativeFailure | null
+  readonly handle: number
+  readonly bytes: Uint8Array
+  readonly leakedTransfers: number
+}
+
+export interface NativeTransferFailure {
+  /** Which transfer of the batch. */
+  readonly index: number
+  readonly peer: string
+  readonly failure: NativeFailure
+}
+
+/** Numbers per transfer in `transfers`, in this order. */
+export const transferFields = [
+  'handle',
+  'outcome',
+  'queuedUs',
+  'postUs',
+  'wireUs',
+  'descriptorsBeforeMerge',
+  'descriptorsAfterMerge',
+  'bytes',
+] as const
+
+/** Values of the field `outcome`. */
+export const transferOutcomes = ['done', 'failed', 'overdue'] as const
+
+export type NativeEvents = (
+  transfers: Float64Array,
+  failures: readonly NativeTransferFailure[],
+  notifications: readonly { readonly from: string; readonly message: Uint8Array }[],
+  commands: readonly NativeCommandEnd[],
+  broken: NativeFailure | null,
+) => void
+
+export interface NativeMemory {
+  free(): void
+  /** The ArrayBuffer over the memory, the same one until it is freed. */
+  buffer(): ArrayBuffer
+  address(): bigint
+}
+
+/**
+ * Posts of one call as one flat list, so that C++ reads by index instead of by property name. Per post:
+ * direction (0 read, 1 write), peer, fence, notification, deadlineMs, then two sides of: table, block ids
+ * or regions, offsets, lengths (both null for block ids).
+ */
+export type NativePosts = (number | Uint8Array | Uint32Array | Float64Array | null)[]
+
+export interface NativeAgent {
+  /** Ticket of the start of the thread and the library's agent. */
+  ready(): Ticket
+  registerRegion(memory: NativeMemory, offsetBytes: number, lengthBytes: number): Ticket
+  deregisterRegion(region: number): Ticket
+  localMetadata(): Ticket
+  addPeer(metadata: Uint8Array, expectedName: string): Ticket
+  removePeer(peer: number): Ticket
+  notify(peer: number, message: Uint8Array): Ticket
+  close(deadlineMs: number): Ticket
+  /** Per region: region, offsetBytes, blockSizeBytes, blockStrideBytes, blockCount. */
+  declareBlockTable(regions: readonly number[]): number
+  exportBlockTable(table: number): Uint8Array
+  importBlockTable(peer: number, exported: Uint8Array): number
+  describeBlockTable(table: number): { blockCount: number; blockSizesBytes: number[] }
+  releaseBlockTable(table: number): void
+  createFence(): number
+  signalFence(fence: number): void
+  post(posts: NativePosts, isWaitUntilPosted: boolean): number[]
+  expectNotifications(isExpected: boolean): void
+  counters(): Record<
+    | 'transfersPosted'
+    | 'transfersDone'
+    | 'transfersFailed'
+    | 'transfersOpen'
+    | 'transfersDraining'
+    | 'notificationsReceived'
+    | 'notificationsDropped'
+    | 'bytesMoved'
+    | 'polls',
+    number
+  >
+}
+
+/** Values of `kind` in `NativeKernels.submit`. */
+export const kernelKinds = { fill: 0, digest: 1, expect: 2 } as const
+
+export interface NativeKernels {
+  /** Per region: memory (null for `expect`), offsetBytes, blockSizeBytes, blockStrideBytes, blockCount. */
+  submit(
+    kind: number,
+    blockTokens: number,
+    regions: readonly (NativeMemory | number | null)[],
+    blockIds: Uint32Array,
+    offsets: Uint32Array,
+    seeds: BigUint64Array,
+  ): Promise<BigUint64Array>
+}
+
+export interface NativeBinding {
+  /** Name of the struct layout. Loads the library for the rest of the process. */
+  loadLibrary(path: string): string
+  /** Path of the log in force. Works once per process; an empty `logFile` means memory. */
+  applyVariables(names: readonly string[], values: readonly string[], logFile: string): string
+  probePlugins(path: string): { name: string; isLoadable: boolean }[]
+  readonly limits: Readonly<Record<string, number>>
+  readonly Agent: new (
+    name: string,
+    libraryPath: string,
+    backends: readonly string[],
+    onEvents: NativeEvents,
+  ) => NativeAgent
+  readonly Kernels: new (threads: number) => NativeKernels
+  readonly Memory: new (sizeBytes: number, isHuge: boolean) => NativeMemory
+}

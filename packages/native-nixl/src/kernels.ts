@@ -1,0 +1,66 @@
+/**
+ * KV kernels on the CPU: seeded content and digests of token slots, on a few threads of their own, never
+ * on the JS thread. Knows layouts, no engines. An idle one costs nothing and is collected when dropped.
+ */
+import { availableParallelism } from 'node:os'
+import type { KvCacheLayout, KvKernels, TokenSlots } from '@kvferry/connector-api'
+import { kernelKinds, type NativeKernels, type NativeMemory } from './binding.ts'
+import { nativeMemoryOf } from './host-memory.ts'
+import { loadBinding } from './load-binding.ts'
+import { callNative } from './nixl-error.ts'
+
+const noSlots: TokenSlots = { blockIds: new Uint32Array(0), offsets: new Uint32Array(0) }
+const noSeeds = new BigUint64Array(0)
+
+/** Half the cores: kernels stand beside an engine, they don't replace it. */
+function defaultThreadCount(): number {
+  return Math.max(1, Math.floor(availableParallelism() / 2))
+}
+
+/**
+ * @throws ConnectorError ERR_NIXL_UNAVAILABLE when the addon is not built. The kernels reject with
+ *   RangeError (ids, lengths, a slot named twice by `fill`, block sizes that are no multiple of 8 bytes
+ *   per token), TypeError (foreign memory), ConnectorError ERR_KV_CLOSED (freed memory), ERR_KV_LIMIT.
+ */
+export function createKernels(options: { readonly threads?: number } = {}): KvKernels {
+  const threads = options.threads ?? defaultThreadCount()
+  if (!Number.isSafeInteger(threads) || threads < 1) {
+    throw new RangeError(`threads must be a positive integer, not ${threads}`)
+  }
+  const binding = loadBinding()
+  const native: NativeKernels = new binding.Kernels(threads)
+
+  const submit = (
+    kind: keyof typeof kernelKinds,
+    caches: KvCacheLayout,
+    slots: TokenSlots,
+    seeds: BigUint64Array,
+  ) => {
+    const regions = flatRegions(caches, kind !== 'expect')
+    return callNative({ operation: kind }, () =>
+      native.submit(
+        kernelKinds[kind],
+        caches.blockTokens,
+        regions,
+        slots.blockIds,
+        slots.offsets,
+        seeds,
+      ),
+    )
+  }
+  return {
+    fill: async (caches, slots, seeds) => submit('fill', caches, slots, seeds),
+    digest: async (caches, slots) => submit('digest', caches, slots, noSeeds),
+    expect: async (caches, seeds) => submit('expect', caches, noSlots, seeds),
+  }
+}
+
+function flatRegions(caches: KvCacheLayout, isTouched: boolean): (NativeMemory | number | null)[] {
+  return caches.regions.flatMap((region) => [
+    isTouched ? nativeMemoryOf(region.memory) : null,
+    region.offsetBytes,
+    region.blockSizeBytes,
+    region.blockStrideBytes,
+    region.blockCount,
+  ])
+}

@@ -1,0 +1,239 @@
+/**
+ * The contract's TransferAgent over the native agent. Checks forms, maps failures to errors, resolves the
+ * promises of commands, and hands batches to the listener. JS thread only; never waits, never polls.
+ * Which transfer moves when is not decided here.
+ */
+import {
+  ConnectorError,
+  limits,
+  type AgentCounters,
+  type AgentListener,
+  type BlockTableHandle,
+  type BlockTableRegion,
+  type FenceHandle,
+  type PeerHandle,
+  type ReadyFence,
+  type RegionHandle,
+  type RegionOptions,
+  type TransferAgent,
+  type TransferHandle,
+  type TransferPost,
+} from '@kvferry/connector-api'
+import type { NativeAgent, NativeBinding, NativeEvents } from './binding.ts'
+import { readCompletions } from './completions.ts'
+import { DrainWaiters } from './drain-waiters.ts'
+import { nativeMemoryOf } from './host-memory.ts'
+import { callNative, operatingError, type FailureContext } from './nixl-error.ts'
+import { bytes, deadline, handle, layOutPosts } from './post-list.ts'
+import { PendingCommands } from './pending-commands.ts'
+
+export interface NixlAgentOptions {
+  readonly name: string
+  /** Absolute path of the library. */
+  readonly libraryPath: string
+  readonly backends: readonly string[]
+}
+
+export class NixlAgent implements TransferAgent {
+  readonly name: string
+  readonly kind = 'nixl'
+  readonly #native: NativeAgent
+  readonly #commands = new PendingCommands()
+  readonly #drains = new DrainWaiters()
+  /** Fences that were made and not signalled; an inline post on one would wait for itself. */
+  readonly #openFences = new Set<number>()
+  #listener: AgentListener | null = null
+  #openTransfers = 0
+  #closing: Promise<void> | null = null
+
+  /** @throws RangeError for the name; ConnectorError ERR_NIXL_UNAVAILABLE for the library. */
+  constructor(binding: NativeBinding, options: NixlAgentOptions) {
+    this.name = options.name
+    this.#native = callNative(
+      { operation: 'createNixlAgent' },
+      () =>
+        new binding.Agent(options.name, options.libraryPath, options.backends, (...events) =>
+          this.#onEvents(...events),
+        ),
+    )
+  }
+
+  /** Resolves once the thread runs and the library's agent and its backends exist. */
+  async whenReady(): Promise<void> {
+    await this.#run({ operation: 'createNixlAgent' }, () => this.#native.ready())
+  }
+
+  setListener(listener: AgentListener): void {
+    this.#listener = listener
+  }
+
+  async registerRegion(options: RegionOptions): Promise<RegionHandle> {
+    const memory = nativeMemoryOf(options.memory)
+    const end = await this.#run({ operation: 'registerRegion' }, () =>
+      this.#native.registerRegion(memory, options.offsetBytes, options.lengthBytes),
+    )
+    return end.handle as RegionHandle
+  }
+
+  async deregisterRegion(region: RegionHandle): Promise<void> {
+    await this.#run({ operation: 'deregisterRegion' }, () =>
+      this.#native.deregisterRegion(handle(region, 'region')),
+    )
+  }
+
+  async localMetadata(): Promise<Uint8Array> {
+    const end = await this.#run({ operation: 'localMetadata' }, () => this.#native.localMetadata())
+    return end.bytes
+  }
+
+  declareBlockTable(regions: readonly BlockTableRegion[]): BlockTableHandle {
+    const list = regions.flatMap((region) => [
+      region.region,
+      region.offsetBytes,
+      region.blockSizeBytes,
+      region.blockStrideBytes,
+      region.blockCount,
+    ])
+    return this.#call('declareBlockTable', () =>
+      this.#native.declareBlockTable(list),
+    ) as BlockTableHandle
+  }
+
+  exportBlockTable(table: BlockTableHandle): Uint8Array {
+    return this.#call('exportBlockTable', () =>
+      this.#native.exportBlockTable(handle(table, 'table')),
+    )
+  }
+
+  importBlockTable(peer: PeerHandle, exported: Uint8Array): BlockTableHandle {
+    return this.#call('importBlockTable', () =>
+      this.#native.importBlockTable(handle(peer, 'peer'), bytes(exported, 'exported')),
+    ) as BlockTableHandle
+  }
+
+  describeBlockTable(table: BlockTableHandle) {
+    return this.#call('describeBlockTable', () =>
+      this.#native.describeBlockTable(handle(table, 'table')),
+    )
+  }
+
+  releaseBlockTable(table: BlockTableHandle): void {
+    this.#call('releaseBlockTable', () => this.#native.releaseBlockTable(handle(table, 'table')))
+  }
+
+  async addPeer(options: { metadata: Uint8Array; expectedName: string }): Promise<PeerHandle> {
+    const { metadata, expectedName } = options
+    const end = await this.#run({ operation: 'addPeer', peer: expectedName }, () =>
+      this.#native.addPeer(bytes(metadata, 'metadata'), expectedName),
+    )
+    return end.handle as PeerHandle
+  }
+
+  async removePeer(peer: PeerHandle): Promise<void> {
+    await this.#run({ operation: 'removePeer' }, () =>
+      this.#native.removePeer(handle(peer, 'peer')),
+    )
+  }
+
+  createFence(): ReadyFence {
+    const fence = this.#call('createFence', () => this.#native.createFence())
+    this.#openFences.add(fence)
+    return { handle: fence as FenceHandle }
+  }
+
+  signalFence(fence: ReadyFence): void {
+    const number = handle(fence?.handle, 'fence.handle')
+    this.#call('signalFence', () => this.#native.signalFence(number))
+    this.#openFences.delete(number)
+  }
+
+  post(
+    posts: readonly TransferPost[],
+    options: { readonly waitUntilPosted?: boolean } = {},
+  ): TransferHandle[] {
+    const isWaitUntilPosted = options.waitUntilPosted ?? false
+    const list = layOutPosts(posts)
+    if (isWaitUntilPosted && posts.some((post) => this.#isOpenFence(post.after))) {
+      throw new RangeError('an inline post on a fence that is not signalled would wait for ever')
+    }
+    const handles = this.#call('post', () => this.#native.post(list, isWaitUntilPosted))
+    this.#openTransfers += handles.length
+    return handles as TransferHandle[]
+  }
+
+  async notify(peer: PeerHandle, message: Uint8Array): Promise<void> {
+    await this.#run({ operation: 'notify' }, () =>
+      this.#native.notify(handle(peer, 'peer'), bytes(message, 'message')),
+    )
+  }
+
+  expectNotifications(isExpected: boolean): void {
+    this.#native.expectNotifications(isExpected)
+  }
+
+  counters(): AgentCounters {
+    return this.#native.counters()
+  }
+
+  drain(options: { readonly deadlineMs: number }): Promise<void> {
+    const deadlineMs = deadline(options.deadlineMs)
+    if (this.#openTransfers === 0) return Promise.resolve()
+    return this.#drains.wait(deadlineMs)
+  }
+
+  close(options: { readonly deadlineMs?: number } = {}): Promise<void> {
+    this.#closing ??= this.#close(deadline(options.deadlineMs ?? limits.transferDeadlineMs))
+    return this.#closing
+  }
+
+  async #close(deadlineMs: number): Promise<void> {
+    const end = await this.#run({ operation: 'close' }, () => this.#native.close(deadlineMs))
+    this.#drains.reject(new ConnectorError('ERR_KV_CLOSED', 'agent is closed', { what: 'drain' }))
+    if (end.leakedTransfers === 0) return
+    throw new ConnectorError(
+      'ERR_KV_DEADLINE',
+      `${end.leakedTransfers} transfers had no final status ${deadlineMs} ms after close; their memory stays mapped`,
+      { what: 'close', deadlineMs },
+    )
+  }
+
+  #isOpenFence(fence: ReadyFence | undefined): boolean {
+    return fence !== undefined && this.#openFences.has(fence.handle)
+  }
+
+  #call<T>(operation: string, run: () => T): T {
+    return callNative({ operation }, run)
+  }
+
+  #run(context: FailureContext, enqueue: () => number) {
+    return this.#commands.wait(callNative(context, enqueue), context)
+  }
+
+  // Transfers come before commands: what awaits `close` finds every transfer reported. Each part is
+  // delivered although a listener threw in an earlier one; the exception then ends up uncaught.
+  #onEvents: NativeEvents = (transfers, failures, notifications, commands, broken) => {
+    try {
+      this.#onTransfers(transfers, failures)
+    } finally {
+      try {
+        if (notifications.length > 0) this.#listener?.onNotifications(notifications)
+      } finally {
+        this.#commands.settle(commands)
+        if (broken !== null) this.#onBroken(operatingError(broken, { operation: 'agent' }))
+      }
+    }
+  }
+
+  #onTransfers(...events: Parameters<typeof readCompletions>): void {
+    const completions = readCompletions(...events)
+    if (completions.length === 0) return
+    for (const { status } of completions) if (status !== 'overdue') this.#openTransfers -= 1
+    if (this.#openTransfers === 0) this.#drains.resolve()
+    this.#listener?.onCompletions(completions)
+  }
+
+  #onBroken(error: ReturnType<typeof operatingError>): void {
+    this.#drains.reject(error)
+    this.#listener?.onBroken(error)
+  }
+}
