@@ -140,6 +140,9 @@ struct BlockTableDescription {
   std::vector<uint64_t> blockSizesBytes;
 };
 
+/** Shared with the thread (agent_core.h). */
+class AgentCore;
+
 class Agent {
  public:
   /**
@@ -231,9 +234,8 @@ class Agent {
   static constexpr uint64_t kShutdownWaitMs = 2'000;
 
  private:
-  class Core;
-  explicit Agent(std::shared_ptr<Core> core);
-  std::shared_ptr<Core> core_;
+  explicit Agent(std::shared_ptr<AgentCore> core);
+  std::shared_ptr<AgentCore> core_;
 };
 
 }  // namespace kvferry

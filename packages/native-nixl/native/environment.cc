@@ -37,11 +37,15 @@ std::vector<int> openDescriptors() {
   return descriptors;
 }
 
-/** A file on disk may be inherited on purpose; sockets and anonymous inodes of UCX never are. */
-bool isSocketOrAnonymous(int descriptor) {
+/**
+ * Sockets, pipes, event and epoll descriptors, and files without a name (shared memory of UCX). Named
+ * files are left alone: someone may mean to hand them to a child.
+ */
+bool isNameless(int descriptor) {
   struct stat status = {};
   if (fstat(descriptor, &status) != 0) return false;
-  return S_ISSOCK(status.st_mode) || (status.st_mode & S_IFMT) == 0;
+  const mode_t kind = status.st_mode & S_IFMT;
+  return kind == S_IFSOCK || kind == S_IFIFO || kind == 0 || (kind == S_IFREG && status.st_nlink == 0);
 }
 
 }  // namespace
@@ -86,7 +90,7 @@ int DescriptorWatch::markNew() {
                known_.end());
   for (const int descriptor : now) {
     if (descriptor <= 2 || std::binary_search(known_.begin(), known_.end(), descriptor)) continue;
-    if (!isSocketOrAnonymous(descriptor)) continue;
+    if (!isNameless(descriptor)) continue;
     const int flags = fcntl(descriptor, F_GETFD);
     if (flags < 0 || (flags & FD_CLOEXEC) != 0) continue;
     if (fcntl(descriptor, F_SETFD, flags | FD_CLOEXEC) == 0) changed += 1;

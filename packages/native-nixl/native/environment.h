@@ -27,8 +27,8 @@ struct EnvironmentOptions {
 Result applyEnvironment(const EnvironmentOptions& options, std::string* log);
 
 /**
- * Remembers the descriptors open now; `markNew` sets close-on-exec on sockets, event and epoll
- * descriptors opened since (UCX opens them without). Used by the agent's thread.
+ * Remembers the descriptors open now; `markNew` sets close-on-exec on nameless ones (sockets, pipes,
+ * epoll, deleted files) opened since: UCX opens them without. Used by the agent's thread.
  */
 class DescriptorWatch {
  public:

@@ -11,6 +11,10 @@ namespace {
 
 Result bad(std::string detail) { return Result::outOfRange("post", std::move(detail)); }
 
+Result badSegment(size_t index, const char* reason) {
+  return bad("segment " + std::to_string(index) + ": " + reason);
+}
+
 /** Walks a side piece by piece, as the stream that it stands for. */
 class SideCursor {
  public:
@@ -110,13 +114,12 @@ Result checkSegments(const PlanSide& side, bool isDestination, PlanScratch& scra
     return Result::overLimit("segmentsPerPostMax", side.count, limits::kSegmentsPerPostMax);
   }
   for (size_t i = 0; i < side.count; i++) {
-    const std::string where = "segment " + std::to_string(i) + ": ";
-    if (side.regions[i] >= side.table->regions.size()) return bad(where + "no such region");
-    if (side.lengths[i] == 0) return bad(where + "its length is zero");
+    if (side.regions[i] >= side.table->regions.size()) return badSegment(i, "no such region");
+    if (side.lengths[i] == 0) return badSegment(i, "its length is zero");
     uint64_t end = 0;
     if (__builtin_add_overflow(side.offsets[i], side.lengths[i], &end) ||
         end > side.table->regions[side.regions[i]].spanBytes()) {
-      return bad(where + "it ends outside the region");
+      return badSegment(i, "it ends outside the region");
     }
     if (__builtin_add_overflow(totals->bytes, side.lengths[i], &totals->bytes)) {
       return bad("total length");

@@ -1,0 +1,145 @@
+// The JS side of an agent: posts. Checks and copies on the caller's thread (so a wrong post throws where
+// it was made), then enqueues all of them or none.
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "agent_core.h"
+
+namespace kvferry {
+namespace {
+
+Result invalidHandle(const char* what) {
+  return Result::failure(Status::kInvalidHandle, "post", std::string("not a ") + what);
+}
+
+/** Exact for safe integers; anything else is refused. */
+bool toSafeInteger(double value, uint64_t* integer) {
+  if (!(value >= 0 && value <= static_cast<double>(limits::kSafeIntegerMax))) return false;
+  if (std::floor(value) != value) return false;
+  *integer = static_cast<uint64_t>(value);
+  return true;
+}
+
+/** Copies a side out of the caller's arrays; its bounds are checked later, by the plan. */
+Result copySide(const SideView& view, std::shared_ptr<TableEntry> entry, OwnedSide* side) {
+  const uint64_t countMax = view.isSegments ? limits::kSegmentsPerPostMax : limits::kBlocksPerPostMax;
+  if (view.count > countMax) {
+    return Result::overLimit(view.isSegments ? "segmentsPerPostMax" : "blocksPerPostMax", view.count,
+                             countMax);
+  }
+  side->entry = std::move(entry);
+  side->isSegments = view.isSegments;
+  const uint32_t* ids = view.isSegments ? view.regions : view.blockIds;
+  side->ids.assign(ids, ids + view.count);
+  if (!view.isSegments) return Result::success();
+  side->offsets.resize(view.count);
+  side->lengths.resize(view.count);
+  for (size_t i = 0; i < view.count; i++) {
+    if (!toSafeInteger(view.offsets[i], &side->offsets[i]) ||
+        !toSafeInteger(view.lengths[i], &side->lengths[i])) {
+      return Result::outOfRange("post", "segment " + std::to_string(i) + ": not a safe integer");
+    }
+  }
+  return Result::success();
+}
+
+/** Builds the transfer of one post. Needs the lock; changes nothing in the core but scratch memory. */
+Result prepareTransfer(HandleTable<std::shared_ptr<Peer>>& peers,
+                              HandleTable<std::shared_ptr<TableEntry>>& tables, PlanScratch& scratch,
+                              const FenceSet& fences, const PostView& post, Transfer* transfer) {
+  const std::shared_ptr<Peer>* peer = peers.find(post.peer);
+  if (peer == nullptr) return invalidHandle("peer");
+  const std::shared_ptr<TableEntry>* local = tables.find(post.local.table);
+  if (local == nullptr || !(*local)->isLocal()) return invalidHandle("block table of our own");
+  const std::shared_ptr<TableEntry>* remote = tables.find(post.remote.table);
+  if (remote == nullptr || (*remote)->peer != post.peer) return invalidHandle("block table of the peer");
+  if (post.hasFence && !fences.wasMade(post.fence)) return invalidHandle("fence");
+  if (post.hasNotification && post.notificationSizeBytes > limits::kNotificationSizeBytesMax) {
+    return Result::outOfRange("post", "the notification is over 512 bytes");
+  }
+  Result copied = copySide(post.local, *local, &transfer->local);
+  if (copied.ok()) copied = copySide(post.remote, *remote, &transfer->remote);
+  if (!copied.ok()) return copied;
+  transfer->direction = post.direction;
+  transfer->peer = *peer;
+  transfer->fence = post.hasFence && fences.open.count(post.fence) > 0 ? post.fence : 0;
+  transfer->hasNotification = post.hasNotification;
+  if (post.hasNotification) {
+    transfer->notification.assign(post.notification, post.notification + post.notificationSizeBytes);
+  }
+  transfer->deadlineMs = post.deadlineMs;
+  return checkPost(transfer->local.view(), transfer->remote.view(), post.direction == Direction::kRead,
+                   scratch, &transfer->completion.bytes);
+}
+
+}  // namespace
+
+Result Agent::postAll(const PostView* posts, size_t count, bool isWaitUntilPosted,
+                      uint64_t* handles) {
+  std::shared_ptr<PostWaiter> waiter;
+  MonotonicTime waitEnd;
+  bool isWaiting = false;
+  {
+    std::lock_guard<std::mutex> lock(core_->mutex);
+    Result open = core_->checkIntake();
+    if (!open.ok()) return open;
+    const uint64_t draining = core_->counters.transfersDraining;
+    if (draining >= limits::kDrainingTransferCountMax) {
+      return Result::overLimit("drainingTransferCountMax", draining,
+                               limits::kDrainingTransferCountMax);
+    }
+    if (count > limits::kTransfersInFlightMax - core_->transfers.size()) {
+      return Result::overLimit("transfersInFlightMax", core_->transfers.size() + count,
+                               limits::kTransfersInFlightMax);
+    }
+    std::vector<Command> commands;
+    commands.reserve(count);
+    for (size_t i = 0; i < count; i++) {
+      auto transfer = std::make_unique<Transfer>();
+      Result prepared = prepareTransfer(core_->peers, core_->tables, core_->scratch, core_->fences,
+                                        posts[i], transfer.get());
+      if (!prepared.ok()) {
+        if (prepared.status != Status::kLimit) prepared.value = i;
+        return prepared;
+      }
+      commands.emplace_back(PostCommand{std::move(transfer)});
+    }
+
+    // Nothing can fail from here on, except the push, whose room was counted above.
+    const MonotonicTime now = MonotonicClock::now();
+    if (isWaitUntilPosted) waiter = std::make_shared<PostWaiter>();
+    for (size_t i = 0; i < count; i++) {
+      Transfer& transfer = *std::get<PostCommand>(commands[i]).transfer;
+      transfer.handle = handles[i] = core_->transfers.insert(0);
+      transfer.enqueuedAt = now;
+      transfer.deadline = deadlineAfter(now, transfer.deadlineMs);
+      transfer.peer->openTransfers += 1;
+      transfer.local.entry->openTransfers += 1;
+      transfer.remote.entry->openTransfers += 1;
+      if (waiter != nullptr && transfer.fence == 0) {
+        waiter->expectOne();
+        isWaiting = true;
+        transfer.waiter = waiter;
+        if (transfer.deadline > waitEnd) waitEnd = transfer.deadline;
+      }
+    }
+    core_->counters.transfersOpen += count;
+    // The thread must never see a post before the registry counts it: hence under the lock.
+    if (!core_->queue.pushAll(std::move(commands))) {
+      for (Command& command : commands) {
+        Transfer& transfer = *std::get<PostCommand>(command).transfer;
+        core_->transfers.erase(transfer.handle);
+        transfer.peer->openTransfers -= 1;
+        transfer.local.entry->openTransfers -= 1;
+        transfer.remote.entry->openTransfers -= 1;
+      }
+      core_->counters.transfersOpen -= count;
+      return Result::overLimit("transfersInFlightMax", count, limits::kTransfersInFlightMax);
+    }
+  }
+  if (isWaiting) waiter->waitUntil(waitEnd);
+  return Result::success();
+}
+
+}  // namespace kvferry

@@ -1,0 +1,138 @@
+// The JS side of an agent: block tables and fences. All synchronous, none reaches the thread (except
+// that a signalled fence wakes it).
+#include <utility>
+
+#include "agent_core.h"
+
+namespace kvferry {
+namespace {
+
+Result notATable(const char* operation) {
+  return Result::failure(Status::kInvalidHandle, operation, "not a block table");
+}
+
+}  // namespace
+
+Result Agent::declareBlockTable(const std::vector<BlockRegionSpec>& specs, uint64_t* handle) {
+  std::lock_guard<std::mutex> lock(core_->mutex);
+  Result open = core_->checkIntake();
+  if (!open.ok()) return open;
+  auto entry = std::make_shared<TableEntry>();
+  std::vector<BlockRegion> regions;
+  for (const BlockRegionSpec& spec : specs) {
+    const std::shared_ptr<Region>* region = core_->regions.find(spec.region);
+    if (region == nullptr || !(*region)->isRegistered || (*region)->isLeaving) {
+      return Result::failure(Status::kInvalidHandle, "declareBlockTable", "not a region");
+    }
+    uint64_t address = 0;
+    if (__builtin_add_overflow((*region)->address, spec.offsetBytes, &address)) {
+      return Result::outOfRange("declareBlockTable", "the offset wraps");
+    }
+    regions.push_back({address, spec.blockSizeBytes, spec.blockStrideBytes, spec.blockCount});
+    entry->regions.push_back(*region);
+  }
+  Result made = makeBlockTable(std::move(regions), &entry->table);
+  if (!made.ok()) return made;
+  for (size_t i = 0; i < specs.size(); i++) {
+    // No term can wrap any more: makeBlockTable has checked the addresses.
+    const BlockRegion& region = entry->table.regions[i];
+    const Region& registered = *entry->regions[i];
+    if (region.address + region.spanBytes() > registered.address + registered.lengthBytes) {
+      return Result::outOfRange("declareBlockTable", "blocks reach beyond the registered region");
+    }
+  }
+  if (core_->tables.isFull()) {
+    return Result::overLimit("blockTableCountMax", core_->tables.size(), limits::kBlockTableCountMax);
+  }
+  for (const auto& region : entry->regions) region->tableCount += 1;
+  *handle = core_->tables.insert(std::move(entry));
+  return Result::success();
+}
+
+Result Agent::exportBlockTable(uint64_t handle, std::vector<uint8_t>* exported) const {
+  std::lock_guard<std::mutex> lock(core_->mutex);
+  const std::shared_ptr<TableEntry>* entry = core_->tables.find(handle);
+  if (entry == nullptr || !(*entry)->isLocal()) return notATable("exportBlockTable");
+  *exported = encodeBlockTable((*entry)->table);
+  return Result::success();
+}
+
+Result Agent::importBlockTable(uint64_t peer, const uint8_t* exported, size_t sizeBytes,
+                               uint64_t* handle) {
+  auto entry = std::make_shared<TableEntry>();
+  Result decoded = decodeBlockTable(exported, sizeBytes, &entry->table);
+  if (!decoded.ok()) return decoded;
+  std::lock_guard<std::mutex> lock(core_->mutex);
+  Result open = core_->checkIntake();
+  if (!open.ok()) return open;
+  if (core_->peers.find(peer) == nullptr) {
+    return Result::failure(Status::kInvalidHandle, "importBlockTable", "not a peer");
+  }
+  if (core_->tables.isFull()) {
+    return Result::overLimit("blockTableCountMax", core_->tables.size(), limits::kBlockTableCountMax);
+  }
+  entry->peer = peer;
+  *handle = core_->tables.insert(std::move(entry));
+  return Result::success();
+}
+
+Result Agent::describeBlockTable(uint64_t handle, BlockTableDescription* description) const {
+  std::lock_guard<std::mutex> lock(core_->mutex);
+  const std::shared_ptr<TableEntry>* entry = core_->tables.find(handle);
+  if (entry == nullptr) return notATable("describeBlockTable");
+  description->blockCount = (*entry)->table.blockCount;
+  description->blockSizesBytes.clear();
+  for (const BlockRegion& region : (*entry)->table.regions) {
+    description->blockSizesBytes.push_back(region.blockSizeBytes);
+  }
+  return Result::success();
+}
+
+Result Agent::releaseBlockTable(uint64_t handle) {
+  std::lock_guard<std::mutex> lock(core_->mutex);
+  const std::shared_ptr<TableEntry>* found = core_->tables.find(handle);
+  if (found == nullptr) {
+    return core_->tables.wasErased(handle) ? Result::success() : notATable("releaseBlockTable");
+  }
+  const std::shared_ptr<TableEntry> entry = *found;
+  if (entry->openTransfers > 0) {
+    return Result::busy("block table", entry->openTransfers, "transfers use the table");
+  }
+  for (const auto& region : entry->regions) region->tableCount -= 1;
+  core_->tables.erase(handle);
+  return Result::success();
+}
+
+Result Agent::createFence(uint64_t* fence) {
+  std::lock_guard<std::mutex> lock(core_->mutex);
+  Result open = core_->checkIntake();
+  if (!open.ok()) return open;
+  FenceSet& fences = core_->fences;
+  if (fences.open.size() >= limits::kFenceCountMax) {
+    return Result::overLimit("fenceCountMax", fences.open.size(), limits::kFenceCountMax);
+  }
+  *fence = fences.next++;
+  fences.open.insert(*fence);
+  return Result::success();
+}
+
+Result Agent::signalFence(uint64_t fence) {
+  {
+    std::lock_guard<std::mutex> lock(core_->mutex);
+    if (!core_->fences.wasMade(fence)) {
+      return Result::failure(Status::kInvalidHandle, "signalFence", "not a fence");
+    }
+    if (core_->fences.open.erase(fence) == 0) return Result::success();
+  }
+  core_->fenceEpoch.fetch_add(1);
+  core_->queue.wake();
+  return Result::success();
+}
+
+bool AgentCore::isFenceOpen(uint64_t fence) const {
+  if (fence == 0) return true;
+  std::lock_guard<std::mutex> lock(mutex);
+  return fences.open.count(fence) == 0;
+}
+
+}  // namespace kvferry

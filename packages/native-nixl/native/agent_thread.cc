@@ -1,0 +1,185 @@
+#include "agent_thread.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace kvferry {
+namespace {
+
+/** For so long after something happened the thread only yields between polls. */
+constexpr std::chrono::microseconds kYieldTime{50};
+/** A poll that took this long moved data: more is likely to follow at once. */
+constexpr std::chrono::microseconds kBusyPoll{10};
+constexpr std::chrono::seconds kDescriptorCheckTime{1};
+constexpr unsigned long kTimerSlackNs = 1'000;
+
+/** The longer nothing happened, the longer the pause: 20 us at first, 250 us from 50 ms on. */
+std::chrono::microseconds pauseAfter(MonotonicClock::duration quiet) {
+  if (quiet < std::chrono::milliseconds(2)) return std::chrono::microseconds(20);
+  if (quiet < std::chrono::milliseconds(10)) return std::chrono::microseconds(50);
+  if (quiet < std::chrono::milliseconds(50)) return std::chrono::microseconds(100);
+  static_assert(limits::kPollPauseUsMax >= 250);
+  return std::chrono::microseconds(250);
+}
+
+/**
+ * What must outlive its thread, because the library may still write through it. Reachable for ever, so
+ * that leak checkers see intent.
+ */
+void leakForEver(std::unique_ptr<AgentThread> thread) {
+  static auto* mutex = new std::mutex;
+  static auto* leaked = new std::vector<AgentThread*>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  leaked->push_back(thread.release());
+}
+
+}  // namespace
+
+void runAgentThread(std::shared_ptr<AgentCore> core, Ticket ready) {
+  pthread_setname_np(pthread_self(), "kvferry-nixl");
+  // Short pauses would otherwise be rounded up by the default slack of 50 us.
+  prctl(PR_SET_TIMERSLACK, kTimerSlackNs, 0, 0, 0);
+  auto thread = std::make_unique<AgentThread>(core);
+  const bool isClean = thread->run(ready);
+  if (isClean) {
+    thread.reset();
+  } else {
+    leakForEver(std::move(thread));
+  }
+  {
+    // Notified under the lock: whoever waits may destroy what it waits on as soon as it sees the flag.
+    std::lock_guard<std::mutex> lock(core->endMutex);
+    core->hasEnded = true;
+    core->hasLeaked = !isClean;
+    core->endCondition.notify_all();
+  }
+}
+
+AgentThread::AgentThread(std::shared_ptr<AgentCore> core) : core_(std::move(core)) {}
+
+bool AgentThread::run(Ticket ready) {
+  Result started = start();
+  isReady_ = started.ok();
+  if (!isReady_) {
+    std::lock_guard<std::mutex> lock(core_->mutex);
+    if (core_->intake == Intake::kOpen) core_->intake = Intake::kBroken;
+  }
+  complete(ready, std::move(started));
+  noteActivity();
+  bool isClean = true;
+  for (;;) {
+    takeCommands();
+    postHeld();
+    pollTransfers();
+    takeNotifications();
+    if (isFinished(&isClean)) return isClean;
+    sleep();
+  }
+}
+
+void AgentThread::takeCommands() {
+  if (!core_->queue.hasItems()) return;
+  core_->queue.takeAll(&batch_);
+  for (Command& command : batch_) {
+    std::visit([this](auto& each) { execute(each); }, command);
+    // A post may copy for milliseconds; what ended meanwhile should not wait for the whole batch.
+    if (!active_.empty() && std::holds_alternative<PostCommand>(command)) pollTransfers();
+  }
+  batch_.clear();
+  noteActivity();
+}
+
+void AgentThread::sleep() {
+  if (core_->queue.hasItems()) return;
+  const MonotonicTime now = MonotonicClock::now();
+  MonotonicTime end = MonotonicTime::max();
+  if (isPolling()) {
+    const auto quiet = now - lastActivity_;
+    if (quiet < kYieldTime) {
+      sched_yield();
+      return;
+    }
+    end = now + pauseAfter(quiet);
+    if (now - descriptorsCheckedAt_ > kDescriptorCheckTime) {
+      descriptors_.markNew();
+      descriptorsCheckedAt_ = now;
+    }
+  }
+  if (!draining_.empty()) {
+    end = std::min(end, now + std::chrono::microseconds(limits::kDrainingPollPauseUs));
+  }
+  for (const auto& transfer : held_) end = std::min(end, transfer->deadline);
+  if (isClosing_) end = std::min(end, closeDeadline_);
+  if (end == MonotonicTime::max()) {
+    core_->queue.wait();
+    noteActivity();
+  } else {
+    core_->queue.waitUntil(end);
+  }
+}
+
+void AgentThread::breakDown(Result reason) {
+  {
+    std::lock_guard<std::mutex> lock(core_->mutex);
+    if (core_->intake == Intake::kOpen) core_->intake = Intake::kBroken;
+  }
+  isReady_ = false;
+  core_->completions.pushBroken(std::move(reason));
+}
+
+bool AgentThread::isFinished(bool* isClean) {
+  if (!isClosing_) return false;
+  const bool isLate = MonotonicClock::now() >= closeDeadline_;
+  if (isLate) {
+    // Never handed to the network, so this is final.
+    for (auto& transfer : std::exchange(held_, {})) {
+      finish(std::move(transfer), TransferOutcome::kFailed,
+             Result::failure(Status::kClosed, "post", "the agent was closed"));
+    }
+  }
+  const bool hasOpen = !active_.empty() || !draining_.empty() || !held_.empty();
+  if (hasOpen && !isLate) return false;
+  CommandCompletion completion;
+  completion.ticket = closeTicket_;
+  completion.leakedTransfers = hasOpen ? abandonOpenTransfers() : 0;
+  *isClean = !hasOpen;
+  if (*isClean) {
+    takeDown();
+  } else {
+    completion.result = Result::failure(Status::kDeadline, "close",
+                                        "transfers have no final status; their memory stays pinned");
+    completion.result.value = completion.leakedTransfers;
+  }
+  if (closeTicket_ != 0) core_->completions.push(std::move(completion));
+  return true;
+}
+
+uint64_t AgentThread::abandonOpenTransfers() {
+  for (auto& transfer : active_) reportOverdue(*transfer);
+  return active_.size() + draining_.size();
+}
+
+void AgentThread::takeDown() {
+  std::vector<std::shared_ptr<Region>> regions;
+  {
+    std::lock_guard<std::mutex> lock(core_->mutex);
+    core_->regions.forEach([&](uint64_t, const std::shared_ptr<Region>& region) {
+      regions.push_back(region);
+    });
+  }
+  for (const auto& region : regions) {
+    if (agent_ && region->list) api().deregister_mem(agent_.get(), region->list.get(), nullptr);
+    region->list.reset();
+  }
+  notifications_.reset();
+  backends_.clear();
+  agent_.reset();
+  // Only now: until the agent is gone, the library may hold on to the pages.
+  for (const auto& region : regions) region->pin.reset();
+}
+
+}  // namespace kvferry

@@ -1,0 +1,102 @@
+// The one thread that touches the library: it makes the agent, runs commands in order, posts, polls, and
+// takes everything down again. Nothing outside calls into it; it takes from the core's queue and pushes
+// to the core's completions. See agent.h for when it sleeps and when it polls.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "agent_core.h"
+#include "environment.h"
+
+namespace kvferry {
+
+class AgentThread {
+ public:
+  explicit AgentThread(std::shared_ptr<AgentCore> core);
+  AgentThread(const AgentThread&) = delete;
+  AgentThread& operator=(const AgentThread&) = delete;
+
+  /** Until closed. True: all was taken down. False: something may still write; this must be leaked. */
+  bool run(Ticket ready);
+
+ private:
+  // agent_thread.cc: the loop
+  void takeCommands();
+  void sleep();
+  void breakDown(Result reason);
+  bool isFinished(bool* isClean);
+  uint64_t abandonOpenTransfers();
+  void takeDown();
+
+  // agent_thread_commands.cc
+  Result start();
+  void execute(RegisterCommand& command);
+  void execute(DeregisterCommand& command);
+  void execute(MetadataCommand& command);
+  void execute(AddPeerCommand& command);
+  void execute(RemovePeerCommand& command);
+  void execute(NotifyCommand& command);
+  void execute(PostCommand& command);
+  void execute(CloseCommand& command);
+  Result addPeer(const AddPeerCommand& command, uint64_t* handle);
+  Result replacePeer(const std::string& name);
+  Result loadPeer(const AddPeerCommand& command);
+  void invalidate(const std::string& name);
+  void complete(Ticket ticket, Result result, uint64_t handle = 0);
+  void takeNotifications();
+
+  // agent_thread_transfers.cc
+  void postOrHold(std::unique_ptr<Transfer> transfer);
+  void postHeld();
+  void post(std::unique_ptr<Transfer> transfer);
+  Result createRequest(Transfer& transfer);
+  void pollTransfers();
+  void pollList(std::vector<std::unique_ptr<Transfer>>& list, bool isDraining);
+  void reportOverdue(Transfer& transfer);
+  void finish(std::unique_ptr<Transfer> transfer, TransferOutcome outcome, Result result);
+
+  const NixlApi& api() const noexcept { return *core_->config.api; }
+  void noteActivity() noexcept { lastActivity_ = MonotonicClock::now(); }
+  bool isPolling() const {
+    return isReady_ && (!active_.empty() || core_->isNotificationExpected.load());
+  }
+
+  const std::shared_ptr<AgentCore> core_;
+  DescriptorWatch descriptors_;
+  MonotonicTime descriptorsCheckedAt_;
+
+  // Destruction is from the bottom up: options and maps, then backends, then the agent.
+  NixlAgentHandle agent_;
+  std::vector<NixlBackend> backends_;
+  NixlNotificationMap notifications_;
+
+  /** Every peer that the library knows, by name; also removed ones with open transfers. */
+  std::unordered_map<std::string, std::shared_ptr<Peer>> loadedPeers_;
+
+  /** Waiting for a fence. */
+  std::vector<std::unique_ptr<Transfer>> held_;
+  /** Posted, before its deadline. */
+  std::vector<std::unique_ptr<Transfer>> active_;
+  /** Posted, past its deadline: the drain list. */
+  std::vector<std::unique_ptr<Transfer>> draining_;
+  TransferPlan plan_;
+
+  std::vector<Command> batch_;
+  uint64_t fenceEpochSeen_ = 0;
+  MonotonicTime lastActivity_;
+  MonotonicTime drainingPolledAt_;
+  uint64_t pollFailures_ = 0;
+  bool isReady_ = false;
+
+  bool isClosing_ = false;
+  Ticket closeTicket_ = 0;
+  MonotonicTime closeDeadline_;
+};
+
+/** The body of the agent's thread. */
+void runAgentThread(std::shared_ptr<AgentCore> core, Ticket ready);
+
+}  // namespace kvferry

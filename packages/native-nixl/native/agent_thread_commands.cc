@@ -1,0 +1,266 @@
+// The agent's thread: start, commands, peers, notifications. The library's calls are made here.
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "agent_thread.h"
+#include "metadata_name.h"
+
+namespace kvferry {
+namespace {
+
+Result brokenAgent() {
+  return Result::failure(Status::kBroken, "agent", "the agent did not start, or broke");
+}
+
+}  // namespace
+
+Result AgentThread::start() {
+  NixlAgentConfig config;
+  NixlHandle handle = nullptr;
+  int status = api().create_configured_agent(core_->config.name.c_str(), &config, &handle);
+  if (status != kNixlSuccess) return Result::nixlFailure("create_configured_agent", status);
+  agent_ = NixlAgentHandle(api(), handle);
+  for (const std::string& name : core_->config.backends) {
+    if (api().create_params(&handle) != kNixlSuccess) {
+      return Result::nixlFailure("create_params", kNixlBackend);
+    }
+    const NixlParams params(api(), handle);
+    status = api().create_backend(agent_.get(), name.c_str(), params.get(), &handle);
+    if (status != kNixlSuccess) return Result::nixlFailure("create_backend", status, name);
+    backends_.emplace_back(api(), handle);
+  }
+  status = api().create_notif_map(&handle);
+  if (status != kNixlSuccess) return Result::nixlFailure("create_notif_map", status);
+  notifications_ = NixlNotificationMap(api(), handle);
+  descriptors_.markNew();
+  return Result::success();
+}
+
+void AgentThread::complete(Ticket ticket, Result result, uint64_t handle) {
+  CommandCompletion completion;
+  completion.ticket = ticket;
+  completion.result = std::move(result);
+  completion.handle = handle;
+  core_->completions.push(std::move(completion));
+}
+
+void AgentThread::execute(RegisterCommand& command) {
+  Region& region = *command.region;
+  Result result = isReady_ ? Result::success() : brokenAgent();
+  NixlHandle list = nullptr;
+  if (result.ok() && api().create_reg_dlist(kNixlMemoryDram, &list) != kNixlSuccess) {
+    result = Result::nixlFailure("create_reg_dlist", kNixlBackend);
+  }
+  if (result.ok()) {
+    region.list = NixlRegistrationList(api(), list);
+    int status = api().reg_dlist_add_desc(list, region.address, region.lengthBytes, 0, nullptr, 0);
+    if (status == kNixlSuccess) status = api().register_mem(agent_.get(), list, nullptr);
+    if (status != kNixlSuccess) result = Result::nixlFailure("register_mem", status);
+  }
+  if (!result.ok()) {
+    region.list.reset();
+    region.pin.reset();
+  }
+  {
+    std::lock_guard<std::mutex> lock(core_->mutex);
+    if (result.ok()) {
+      region.isRegistered = true;
+    } else {
+      core_->regions.erase(region.handle);
+    }
+  }
+  complete(command.ticket, std::move(result), region.handle);
+}
+
+void AgentThread::execute(DeregisterCommand& command) {
+  Region& region = *command.region;
+  Result result = Result::success();
+  if (isReady_) {
+    const int status = api().deregister_mem(agent_.get(), region.list.get(), nullptr);
+    if (status != kNixlSuccess) result = Result::nixlFailure("deregister_mem", status);
+  }
+  region.list.reset();
+  // On failure the library may still use the pages: then they stay pinned for ever.
+  if (result.ok()) region.pin.reset();
+  if (result.ok()) {
+    std::lock_guard<std::mutex> lock(core_->mutex);
+    core_->regions.erase(region.handle);
+  }
+  complete(command.ticket, std::move(result));
+}
+
+void AgentThread::execute(MetadataCommand& command) {
+  CommandCompletion completion;
+  completion.ticket = command.ticket;
+  completion.result = isReady_ ? Result::success() : brokenAgent();
+  if (isReady_) {
+    void* bytes = nullptr;
+    size_t sizeBytes = 0;
+    const int status = api().get_local_md(agent_.get(), &bytes, &sizeBytes);
+    if (status == kNixlSuccess) {
+      const auto* from = static_cast<const uint8_t*>(bytes);
+      completion.bytes.assign(from, from + sizeBytes);
+      std::free(bytes);
+    } else {
+      completion.result = Result::nixlFailure("get_local_md", status);
+    }
+  }
+  core_->completions.push(std::move(completion));
+}
+
+void AgentThread::execute(AddPeerCommand& command) {
+  uint64_t handle = 0;
+  Result result = isReady_ ? addPeer(command, &handle) : brokenAgent();
+  complete(command.ticket, std::move(result), handle);
+}
+
+Result AgentThread::addPeer(const AddPeerCommand& command, uint64_t* handle) {
+  const auto named = agentNameOfMetadata(command.metadata.data(), command.metadata.size());
+  if (!named) return Result::failure(Status::kMessageInvalid, "addPeer", "not agent metadata");
+  if (*named != command.expectedName || *named == core_->config.name) {
+    return Result::failure(Status::kPeerMismatch, "addPeer", *named);
+  }
+  Result replaced = replacePeer(command.expectedName);
+  if (!replaced.ok()) return replaced;
+  Result loaded = loadPeer(command);
+  if (!loaded.ok()) return loaded;
+  auto peer = std::make_shared<Peer>();
+  peer->name = command.expectedName;
+  {
+    std::lock_guard<std::mutex> lock(core_->mutex);
+    peer->handle = core_->peers.insert(peer);
+  }
+  if (peer->handle == 0) {
+    invalidate(command.expectedName);
+    return Result::overLimit("peerCountMax", limits::kPeerCountMax, limits::kPeerCountMax);
+  }
+  *handle = peer->handle;
+  loadedPeers_[peer->name] = std::move(peer);
+  descriptors_.markNew();
+  return loaded;
+}
+
+/** Makes room for a peer of this name: the library refuses new metadata for a name that it knows. */
+Result AgentThread::replacePeer(const std::string& name) {
+  const auto known = loadedPeers_.find(name);
+  if (known == loadedPeers_.end()) return Result::success();
+  {
+    std::lock_guard<std::mutex> lock(core_->mutex);
+    Peer& peer = *known->second;
+    // Forgetting a peer with open transfers would lose their final status, and with it the memory.
+    if (peer.openTransfers > 0) {
+      return Result::busy("peer", peer.openTransfers, "transfers with this peer are still open");
+    }
+    if (!peer.isRemoved) core_->forgetPeer(peer);
+  }
+  invalidate(name);
+  return Result::success();
+}
+
+Result AgentThread::loadPeer(const AddPeerCommand& command) {
+  char* nameFound = nullptr;
+  const int loaded = api().load_remote_md(agent_.get(), command.metadata.data(),
+                                          command.metadata.size(), &nameFound);
+  const std::string name = nameFound != nullptr ? nameFound : "";
+  std::free(nameFound);
+  if (loaded != kNixlSuccess) {
+    Result result = Result::failure(Status::kMessageInvalid, "load_remote_md",
+                                    "the library refuses the metadata");
+    result.nixl = loaded;
+    return result;
+  }
+  if (name != command.expectedName) {
+    if (loadedPeers_.count(name) == 0) api().invalidate_remote_md(agent_.get(), name.c_str());
+    return Result::failure(Status::kPeerMismatch, "addPeer", name);
+  }
+  const int connected = api().agent_make_connection(agent_.get(), name.c_str(), nullptr);
+  if (connected == kNixlSuccess || connected == kNixlInProgress) return Result::success();
+  invalidate(name);
+  return Result::nixlFailure("agent_make_connection", connected);
+}
+
+void AgentThread::invalidate(const std::string& name) {
+  api().invalidate_remote_md(agent_.get(), name.c_str());
+  loadedPeers_.erase(name);
+}
+
+void AgentThread::execute(RemovePeerCommand& command) {
+  if (command.peer != nullptr) {
+    uint64_t open = 0;
+    {
+      std::lock_guard<std::mutex> lock(core_->mutex);
+      open = command.peer->openTransfers;
+    }
+    // With open transfers, `finish` does it after the last one. A replaced peer is another record.
+    const auto known = loadedPeers_.find(command.peer->name);
+    const bool isLoaded = known != loadedPeers_.end() && known->second == command.peer;
+    if (open == 0 && isLoaded && isReady_) invalidate(command.peer->name);
+  }
+  complete(command.ticket, Result::success());
+}
+
+void AgentThread::execute(NotifyCommand& command) {
+  Result result = isReady_ ? Result::success() : brokenAgent();
+  if (result.ok()) {
+    bool isRemoved = false;
+    {
+      std::lock_guard<std::mutex> lock(core_->mutex);
+      isRemoved = command.peer->isRemoved;
+    }
+    const int status = isRemoved ? kNixlNotFound
+                                 : api().gen_notif(agent_.get(), command.peer->name.c_str(),
+                                                   command.message.data(), command.message.size(),
+                                                   nullptr);
+    if (status < 0) result = Result::nixlFailure("gen_notif", status);
+  }
+  complete(command.ticket, std::move(result));
+}
+
+void AgentThread::execute(PostCommand& command) { postOrHold(std::move(command.transfer)); }
+
+void AgentThread::execute(CloseCommand& command) {
+  if (!isClosing_ || command.deadline < closeDeadline_) closeDeadline_ = command.deadline;
+  if (command.ticket != 0) closeTicket_ = command.ticket;
+  isClosing_ = true;
+}
+
+void AgentThread::takeNotifications() {
+  if (!isPolling() && !(isReady_ && !draining_.empty())) return;
+  const MonotonicTime before = MonotonicClock::now();
+  const NixlHandle map = notifications_.get();
+  api().notif_map_clear(map);
+  const int status = api().get_notifs(agent_.get(), map, nullptr);
+  core_->counters.polls += 1;
+  if (MonotonicClock::now() - before > std::chrono::microseconds(10)) noteActivity();
+  if (status < 0) {
+    pollFailures_ += 1;
+    if (pollFailures_ >= limits::kPollFailuresMax) breakDown(Result::nixlFailure("get_notifs", status));
+    return;
+  }
+  pollFailures_ = 0;
+  size_t agents = 0;
+  if (api().notif_map_size(map, &agents) != kNixlSuccess) return;
+  for (size_t i = 0; i < agents; i++) {
+    const char* from = nullptr;
+    size_t count = 0;
+    if (api().notif_map_get_agent_at(map, i, &from) != kNixlSuccess) continue;
+    if (api().notif_map_get_notifs_size(map, from, &count) != kNixlSuccess) continue;
+    for (size_t j = 0; j < count; j++) {
+      const void* bytes = nullptr;
+      size_t sizeBytes = 0;
+      if (api().notif_map_get_notif(map, from, j, &bytes, &sizeBytes) != kNixlSuccess) continue;
+      core_->counters.notificationsReceived += 1;
+      noteActivity();
+      if (sizeBytes > limits::kNotificationSizeBytesMax) {
+        core_->counters.notificationsDropped += 1;
+        continue;
+      }
+      const auto* first = static_cast<const uint8_t*>(bytes);
+      core_->counters.notificationsDropped +=
+          core_->completions.push(NotificationMessage{from, {first, first + sizeBytes}});
+    }
+  }
+}
+
+}  // namespace kvferry

@@ -1,0 +1,207 @@
+// The agent's thread: transfers from the queue to their final status. The rule that everything here
+// serves: memory, tables and peers stay in use until the library has answered a final status, because a
+// posted transfer goes on writing whatever is released, deregistered or removed.
+#include <utility>
+
+#include "agent_thread.h"
+
+namespace kvferry {
+namespace {
+
+double microseconds(MonotonicClock::duration duration) {
+  return std::chrono::duration<double, std::micro>(duration).count();
+}
+
+Result pastDeadline(const Transfer& transfer, const char* detail) {
+  Result result = Result::failure(Status::kDeadline, "post", detail);
+  result.value = transfer.deadlineMs;
+  return result;
+}
+
+}  // namespace
+
+void AgentThread::postOrHold(std::unique_ptr<Transfer> transfer) {
+  if (core_->isFenceOpen(transfer->fence)) {
+    post(std::move(transfer));
+  } else {
+    held_.push_back(std::move(transfer));
+  }
+}
+
+void AgentThread::postHeld() {
+  if (held_.empty()) return;
+  const uint64_t epoch = core_->fenceEpoch.load();
+  const MonotonicTime now = MonotonicClock::now();
+  bool hasExpired = false;
+  for (const auto& transfer : held_) hasExpired = hasExpired || transfer->deadline <= now;
+  if (epoch == fenceEpochSeen_ && !hasExpired) return;
+  fenceEpochSeen_ = epoch;
+  for (auto& transfer : std::exchange(held_, {})) {
+    // `post` refuses what is past its deadline.
+    if (transfer->deadline <= now || core_->isFenceOpen(transfer->fence)) {
+      post(std::move(transfer));
+    } else {
+      held_.push_back(std::move(transfer));
+    }
+  }
+}
+
+Result AgentThread::createRequest(Transfer& transfer) {
+  buildPlan(transfer.local.view(), transfer.remote.view(), &plan_);
+  transfer.completion.descriptorsBeforeMerge = plan_.descriptorsBeforeMerge;
+  transfer.completion.descriptorsAfterMerge = plan_.descriptors.size();
+  NixlHandle handle = nullptr;
+  if (api().create_xfer_dlist(kNixlMemoryDram, &handle) != kNixlSuccess) {
+    return Result::nixlFailure("create_xfer_dlist", kNixlBackend);
+  }
+  const NixlTransferList local(api(), handle);
+  if (api().create_xfer_dlist(kNixlMemoryDram, &handle) != kNixlSuccess) {
+    return Result::nixlFailure("create_xfer_dlist", kNixlBackend);
+  }
+  const NixlTransferList remote(api(), handle);
+  for (const CopyDescriptor& each : plan_.descriptors) {
+    int status = api().xfer_dlist_add_desc(local.get(), each.local, each.bytes, 0);
+    if (status == kNixlSuccess) {
+      status = api().xfer_dlist_add_desc(remote.get(), each.remote, each.bytes, 0);
+    }
+    if (status != kNixlSuccess) return Result::nixlFailure("xfer_dlist_add_desc", status);
+  }
+  const int operation = transfer.direction == Direction::kRead ? kNixlRead : kNixlWrite;
+  const int status = api().create_xfer_req(agent_.get(), operation, local.get(), remote.get(),
+                                           transfer.peer->name.c_str(), &handle, nullptr);
+  if (status != kNixlSuccess) return Result::nixlFailure("create_xfer_req", status);
+  transfer.request = TransferRequest(api(), agent_.get(), handle);
+  return Result::success();
+}
+
+void AgentThread::post(std::unique_ptr<Transfer> transfer) {
+  transfer->takenAt = MonotonicClock::now();
+  if (transfer->deadline <= transfer->takenAt) {
+    Result late = pastDeadline(*transfer, "not posted before its deadline");
+    finish(std::move(transfer), TransferOutcome::kFailed, std::move(late));
+    return;
+  }
+  if (!isReady_) {
+    finish(std::move(transfer), TransferOutcome::kFailed,
+           Result::failure(Status::kBroken, "agent", "the agent is broken"));
+    return;
+  }
+  Result created = createRequest(*transfer);
+  NixlOptions options;
+  if (created.ok() && transfer->hasNotification) {
+    NixlHandle handle = nullptr;
+    int status = api().create_opt_args(&handle);
+    if (status == kNixlSuccess) {
+      options = NixlOptions(api(), handle);
+      status = api().opt_args_set_notif_msg(handle, transfer->notification.data(),
+                                            transfer->notification.size());
+    }
+    if (status == kNixlSuccess) status = api().opt_args_set_has_notif(handle, true);
+    if (status != kNixlSuccess) created = Result::nixlFailure("opt_args_set_notif_msg", status);
+  }
+  if (!created.ok()) {
+    transfer->request.release();
+    finish(std::move(transfer), TransferOutcome::kFailed, std::move(created));
+    return;
+  }
+  transfer->postedAt = MonotonicClock::now();
+  const int status = transfer->request.post(options.get());
+  const MonotonicTime now = MonotonicClock::now();
+  transfer->isPosted = true;
+  transfer->completion.postUs = microseconds(now - transfer->takenAt);
+  core_->counters.transfersPosted += 1;
+  if (transfer->waiter != nullptr) std::exchange(transfer->waiter, nullptr)->arrive();
+  noteActivity();
+  if (status == kNixlInProgress) {
+    active_.push_back(std::move(transfer));
+  } else if (status == kNixlSuccess) {
+    finish(std::move(transfer), TransferOutcome::kDone, Result::success());
+  } else {
+    finish(std::move(transfer), TransferOutcome::kFailed,
+           Result::nixlFailure("post_xfer_req", status));
+  }
+}
+
+void AgentThread::pollTransfers() {
+  if (!active_.empty()) pollList(active_, false);
+  if (draining_.empty()) return;
+  const MonotonicTime now = MonotonicClock::now();
+  if (now - drainingPolledAt_ < std::chrono::microseconds(limits::kDrainingPollPauseUs)) return;
+  drainingPolledAt_ = now;
+  pollList(draining_, true);
+}
+
+void AgentThread::pollList(std::vector<std::unique_ptr<Transfer>>& list, bool isDraining) {
+  core_->counters.polls += 1;
+  const MonotonicTime now = MonotonicClock::now();
+  // Taken out while it is worked on: `finish` and `draining_` may be touched inside.
+  std::vector<std::unique_ptr<Transfer>> polled;
+  polled.swap(list);
+  for (auto& transfer : polled) {
+    const int status = transfer->request.poll();
+    if (status == kNixlInProgress) {
+      const bool isLate = !isDraining && transfer->deadline <= now;
+      if (isLate) {
+        reportOverdue(*transfer);
+        core_->counters.transfersDraining += 1;
+      }
+      (isLate ? draining_ : list).push_back(std::move(transfer));
+      continue;
+    }
+    if (isDraining) core_->counters.transfersDraining -= 1;
+    const bool isDone = status == kNixlSuccess;
+    finish(std::move(transfer), isDone ? TransferOutcome::kDone : TransferOutcome::kFailed,
+           isDone ? Result::success() : Result::nixlFailure("get_xfer_status", status));
+    noteActivity();
+  }
+}
+
+void AgentThread::reportOverdue(Transfer& transfer) {
+  if (std::exchange(transfer.isOverdue, true)) return;
+  TransferCompletion completion = transfer.completion;
+  completion.handle = transfer.handle;
+  completion.direction = transfer.direction;
+  completion.peer = transfer.peer->name;
+  completion.outcome = TransferOutcome::kOverdue;
+  completion.result = pastDeadline(transfer, "no final status; it may still touch memory");
+  core_->completions.push(std::move(completion));
+}
+
+void AgentThread::finish(std::unique_ptr<Transfer> transfer, TransferOutcome outcome, Result result) {
+  const MonotonicTime now = MonotonicClock::now();
+  transfer->request.release();
+  bool isPeerGone = false;
+  {
+    std::lock_guard<std::mutex> lock(core_->mutex);
+    transfer->local.entry->openTransfers -= 1;
+    transfer->remote.entry->openTransfers -= 1;
+    transfer->peer->openTransfers -= 1;
+    isPeerGone = transfer->peer->isRemoved && transfer->peer->openTransfers == 0;
+  }
+  if (isPeerGone && isReady_) {
+    const auto known = loadedPeers_.find(transfer->peer->name);
+    if (known != loadedPeers_.end() && known->second == transfer->peer) {
+      invalidate(transfer->peer->name);
+    }
+  }
+  const bool wasTaken = transfer->takenAt != MonotonicTime();
+  TransferCompletion completion = std::move(transfer->completion);
+  completion.handle = transfer->handle;
+  completion.outcome = outcome;
+  completion.direction = transfer->direction;
+  completion.peer = transfer->peer->name;
+  completion.result = std::move(result);
+  completion.queuedUs = microseconds((wasTaken ? transfer->takenAt : now) - transfer->enqueuedAt);
+  if (transfer->isPosted) completion.wireUs = microseconds(now - transfer->postedAt);
+  core_->counters.transfersOpen -= 1;
+  if (outcome == TransferOutcome::kDone) {
+    core_->counters.transfersDone += 1;
+    core_->counters.bytesMoved += completion.bytes;
+  } else {
+    core_->counters.transfersFailed += 1;
+  }
+  if (transfer->waiter != nullptr) std::exchange(transfer->waiter, nullptr)->arrive();
+  core_->completions.push(std::move(completion));
+}
+
+}  // namespace kvferry
