@@ -161,11 +161,12 @@ export const agentClauses = [
   { id: 'A11.4', sentence: 'sides of unequal total length are refused' },
   { id: 'A11.5', sentence: 'a post that would write one byte twice is refused' },
   { id: 'A11.6', sentence: 'forms that are no post are refused with TypeError' },
-  { id: 'A11.7', sentence: 'a table on the wrong side, or of another peer, is refused' },
+  { id: 'A11.7', sentence: 'a table on the wrong side is refused' },
   { id: 'A11.8', sentence: 'stale, foreign and made-up handles are refused' },
   { id: 'A11.9', sentence: 'more blocks than a post may have are refused' },
   { id: 'A11.10', sentence: 'more transfers than may be open are refused: ERR_KV_LIMIT' },
   { id: 'A11.11', sentence: 'deadlines that are no durations are refused' },
+  { id: 'A11.12', sentence: 'a table of another peer is refused', needs: ['second-peer'] },
 ] as const satisfies readonly AgentClause[]
 
 export type AgentClauseId = (typeof agentClauses)[number]['id']

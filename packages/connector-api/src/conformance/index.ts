@@ -6,3 +6,8 @@
  */
 export * from './harness.ts'
 export * from './clauses.ts'
+export { reasonToSkip, runAgentClause } from './run-clause.ts'
+export type { ClauseOutcome } from './run-clause.ts'
+export { runAgentConformance } from './run-agent-conformance.ts'
+export { createMemoryHarness } from './memory-harness.ts'
+export type { MemoryHarnessOptions } from './memory-harness.ts'

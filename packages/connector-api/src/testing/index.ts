@@ -8,3 +8,10 @@ export * from './seeded-random.ts'
 export * from './sim-clock.ts'
 export * from './agent-peer.ts'
 export * from './peer-port.ts'
+export { createMemoryFabric } from './memory-fabric/fabric.ts'
+export type {
+  MemoryFabric,
+  MemoryFabricFaults,
+  MemoryFabricOptions,
+} from './memory-fabric/fabric.ts'
+export type { FabricTimes, NotificationFaults } from './memory-fabric/fabric-core.ts'

@@ -1,0 +1,254 @@
+/**
+ * One transfer: queued, perhaps behind a fence, then moving page by page in random order over virtual
+ * time, until its final status. What the initiator releases, deregisters or forgets meanwhile stops
+ * nothing; only the end of the initiator does. Sources are read when their page moves, not before.
+ */
+import { ConnectorError } from '../../errors.ts'
+import type { AnyConnectorError } from '../../errors.ts'
+import type { Instant, Timer } from '../../clock.ts'
+import type { TransferCompletion, TransferHandle, TransferTimes } from '../../transfer-agent.ts'
+import type { AgentProcess } from './agent-process.ts'
+import type { FabricCore, Reconsidered } from './fabric-core.ts'
+import { fabricLimits } from './fabric-limits.ts'
+import type { TransferPlan } from './transfer-plan.ts'
+import type { AddressRange } from './wire.ts'
+
+export interface TransferRequest {
+  readonly direction: 'read' | 'write'
+  readonly plan: TransferPlan
+  readonly target: AgentProcess
+  /** What the loaded metadata of the target lists. */
+  readonly listed: readonly AddressRange[]
+  readonly notification: Uint8Array | null
+  readonly deadlineMs: number
+  /** The agent lets go of what the transfer held. Before the completion is reported. */
+  readonly onEnd: (transfer: Transfer, isDone: boolean) => void
+}
+
+interface Copy {
+  readonly piece: number
+  readonly offset: number
+  readonly length: number
+}
+
+/** Cuts a plan into at most `copiesPerTransferMax` copies (or one per piece), in random order. */
+function cut(plan: TransferPlan, core: FabricCore): Copy[] {
+  const fewest = Math.ceil(plan.bytes / fabricLimits.copiesPerTransferMax)
+  const size = Math.max(core.options.pageSizeBytes, fewest)
+  const copies: Copy[] = []
+  plan.lengths.forEach((length, piece) => {
+    for (let offset = 0; offset < length; offset += size) {
+      copies.push({ piece, offset, length: Math.min(size, length - offset) })
+    }
+  })
+  for (let index = copies.length - 1; index > 0; index -= 1) {
+    const other = Math.floor(core.random.uniform() * (index + 1))
+    ;[copies[index], copies[other]] = [copies[other]!, copies[index]!]
+  }
+  return copies
+}
+
+export class Transfer implements Reconsidered {
+  /** Set by the agent when it enters the transfer in its table. */
+  handle = 0 as TransferHandle
+  state: 'queued' | 'moving' | 'ended' = 'queued'
+  isOverdue = false
+  readonly request: TransferRequest
+  readonly #core: FabricCore
+  readonly #initiator: AgentProcess
+  readonly #enqueuedAt: Instant
+  readonly #deadline: Timer
+  #startedAt: Instant
+  #copies: Copy[] = []
+  #copied = 0
+  #lastMoveAt: Instant
+  /** Number of copies after which the transfer fails; null while it is to succeed. */
+  #failAfter: number | null = null
+  #failure: AnyConnectorError | null = null
+
+  constructor(core: FabricCore, initiator: AgentProcess, request: TransferRequest) {
+    this.#core = core
+    this.#initiator = initiator
+    this.request = request
+    this.#enqueuedAt = core.clock.now()
+    this.#startedAt = this.#enqueuedAt
+    this.#lastMoveAt = this.#enqueuedAt
+    this.#deadline = core.clock.after(request.deadlineMs, () => this.#passDeadline())
+  }
+
+  /** Hands it to the network. `isInline`: the caller waits, so all copies that can be made are made now. */
+  start(isInline: boolean): void {
+    if (this.state !== 'queued' || this.#initiator.isGone) return
+    this.state = 'moving'
+    this.#startedAt = this.#core.clock.now()
+    this.#lastMoveAt = this.#startedAt
+    const unlisted = this.#findUnlisted()
+    if (unlisted !== null) return this.#end(unlisted)
+    this.#copies = cut(this.request.plan, this.#core)
+    if (this.#initiator.failingPostCount > 0) {
+      this.#initiator.failingPostCount -= 1
+      this.#failSoon('failNextPosts')
+    }
+    if (this.request.target.isGone) {
+      this.#failAfter = 0
+      this.#failure = this.#transferFailed('peer is gone')
+    }
+    if (isInline && !this.#isBlocked()) this.#move(this.#copies.length)
+    if (this.state === 'moving') this.#moveLater(this.#core.options.latencyMs)
+  }
+
+  /** The target's or the initiator's life changed. */
+  reconsider(): void {
+    if (this.state !== 'moving' || this.#initiator.isGone) {
+      this.#core.waiting.delete(this)
+      return
+    }
+    if (this.#isBlocked()) return
+    this.#core.waiting.delete(this)
+    this.#lastMoveAt = this.#core.clock.now()
+    this.#moveLater(0)
+  }
+
+  /** The initiator ends: nothing moves any more. */
+  abandon(error: AnyConnectorError): void {
+    if (this.state !== 'ended') this.#end(error)
+  }
+
+  /** The initiator was killed: as `abandon`, but nobody is left to hear of it. */
+  vanish(): void {
+    this.state = 'ended'
+    this.#deadline.stop()
+    this.#core.waiting.delete(this)
+  }
+
+  #isBlocked(): boolean {
+    const { target } = this.request
+    if (this.#initiator.life === 'stopped') return true
+    if (target.isGone) return false
+    if (target.isStalled || target.life === 'stopped') return true
+    return this.#core.options.isTargetPollingNeeded && !target.isPolling
+  }
+
+  get #durationMs(): number {
+    return this.request.plan.bytes / this.#core.options.bandwidthBytesPerMs
+  }
+
+  #moveLater(extraMs: number): void {
+    const delayMs = extraMs + this.#durationMs / fabricLimits.wakeUpsPerTransfer
+    this.#core.clock.after(delayMs, () => {
+      if (this.state !== 'moving' || this.#initiator.isGone) return
+      if (this.#isBlocked()) {
+        this.#core.waiting.add(this)
+        return
+      }
+      if (this.request.target.isGone && this.#failAfter === null) this.#failSoon('peer died')
+      const now = this.#core.clock.now()
+      const share = (now - this.#lastMoveAt) / this.#durationMs
+      this.#lastMoveAt = now
+      this.#move(Math.max(1, Math.floor(share * this.#copies.length)))
+      if (this.state === 'moving') this.#moveLater(0)
+    })
+  }
+
+  /** Goes on for a random part of what is left, then fails. */
+  #failSoon(status: string): void {
+    const left = this.#copies.length - this.#copied
+    this.#failAfter = this.#copied + Math.floor(this.#core.random.uniform() * left)
+    this.#failure = this.#transferFailed(status)
+  }
+
+  #move(count: number): void {
+    const end = Math.min(this.#copied + count, this.#failAfter ?? this.#copies.length)
+    for (; this.#copied < end; this.#copied += 1) {
+      if (this.#perform(this.#copies[this.#copied]!)) continue
+      return this.#end(this.#transferFailed('address is not mapped'))
+    }
+    if (this.#copied === this.#failAfter) this.#end(this.#failure)
+    else if (this.#copied === this.#copies.length) this.#end(null)
+  }
+
+  #perform({ piece, offset, length }: Copy): boolean {
+    const { plan, direction } = this.request
+    const { space } = this.#core
+    const localAddress = plan.localAddresses[piece]! + offset
+    const remoteAddress = plan.remoteAddresses[piece]! + offset
+    const isRead = direction === 'read'
+    const source = space.resolve(isRead ? remoteAddress : localAddress, length)
+    const destination = space.resolve(isRead ? localAddress : remoteAddress, length)
+    if (source === undefined || destination === undefined) return false
+    const from = (isRead ? remoteAddress : localAddress) - source.address
+    const to = (isRead ? localAddress : remoteAddress) - destination.address
+    destination.bytes.set(source.bytes.subarray(from, from + length), to)
+    return true
+  }
+
+  #passDeadline(): void {
+    if (this.state === 'ended') return
+    const { deadlineMs } = this.request
+    const what = this.state === 'queued' ? 'transfer never started' : 'transfer has no final status'
+    const error = new ConnectorError('ERR_KV_DEADLINE', `${what} after ${deadlineMs} ms`, {
+      what,
+      deadlineMs,
+    }) as AnyConnectorError
+    // What never started has touched nothing and never will: that is final.
+    if (this.state === 'queued') return this.#end(error)
+    this.isOverdue = true
+    this.#initiator.report({ transfer: this.handle, status: 'overdue', error })
+  }
+
+  #end(error: AnyConnectorError | null): void {
+    const times = this.#times()
+    this.state = 'ended'
+    this.#deadline.stop()
+    this.#core.waiting.delete(this)
+    this.request.onEnd(this, error === null)
+    const { notification, target } = this.request
+    if (error === null && notification !== null) {
+      this.#core.send(this.#initiator, target, notification)
+    }
+    const completion: TransferCompletion =
+      error === null
+        ? { transfer: this.handle, status: 'done', times }
+        : { transfer: this.handle, status: 'failed', times, error }
+    this.#initiator.report(completion)
+  }
+
+  #times(): TransferTimes {
+    const now = this.#core.clock.now()
+    const hasStarted = this.state !== 'queued'
+    const { plan } = this.request
+    return {
+      queuedUs: ((hasStarted ? this.#startedAt : now) - this.#enqueuedAt) * 1_000,
+      postUs: 0,
+      wireUs: hasStarted ? (now - this.#startedAt) * 1_000 : 0,
+      descriptorsBeforeMerge: plan.descriptorsBeforeMerge,
+      descriptorsAfterMerge: plan.descriptorsAfterMerge,
+      bytes: plan.bytes,
+    }
+  }
+
+  #transferFailed(status: string): AnyConnectorError {
+    const peer = this.request.target.name
+    const operation = this.request.direction
+    return new ConnectorError('ERR_KV_TRANSFER_FAILED', `${operation} with ${peer}: ${status}`, {
+      operation,
+      peer,
+      status,
+    }) as AnyConnectorError
+  }
+
+  #findUnlisted(): AnyConnectorError | null {
+    const { plan, listed } = this.request
+    const isListed = (address: number, length: number): boolean =>
+      listed.some((range) => {
+        const end = range.address + range.lengthBytes
+        return range.address <= address && address + length <= end
+      })
+    const index = plan.remoteAddresses.findIndex(
+      (address, piece) => !isListed(address, plan.lengths[piece]!),
+    )
+    if (index === -1) return null
+    const details = { operation: 'create_xfer_req', status: 'remote memory is not registered' }
+    return new ConnectorError('ERR_NIXL', details.status, details) as AnyConnectorError
+  }
+}

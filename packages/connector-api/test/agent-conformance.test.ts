@@ -1,0 +1,5 @@
+import { createMemoryHarness, runAgentConformance } from '@kvferry/connector-api/conformance'
+
+for (const seed of [1, 2, 3]) {
+  runAgentConformance(`memory fabric, seed ${seed}`, createMemoryHarness({ seed }))
+}
