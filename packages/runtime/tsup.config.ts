@@ -4,5 +4,6 @@ import { libraryConfig } from '../../tsup.base.ts'
 export default defineConfig(
   libraryConfig({
     index: 'src/index.ts',
+    cli: 'src/cli.ts',
   }),
 )
