@@ -1,1 +1,16 @@
-export {}
+/**
+ * The comparison as a library, for programs that want results without the command line.
+ *
+ * @packageDocumentation
+ */
+export { runCompare, type CompareDependencies, type CompareOptions } from './compare/compare.ts'
+export type { Cluster, ClusterEngine, ClusterSpec, StartCluster } from './compare/cluster.ts'
+export { resolveConfigurations, type Configuration } from './compare/configuration.ts'
+export { presets, type EngineShape, type Preset, type PresetName } from './compare/presets.ts'
+export { processClusters, type ProcessClusterOptions } from './compare/process-cluster.ts'
+export type { CompareResult, NoiseFloor, RunEntry, Workload } from './compare/result.ts'
+export { renderResult } from './compare/table.ts'
+export { createDistribution, nearestRank, type Distribution } from './lib/distribution.ts'
+export type { Environment } from './lib/environment.ts'
+export { createProgress, silentProgress, type Progress } from './lib/progress.ts'
+export { assertMatchesSchema, type SchemaName } from './lib/result-schema.ts'

@@ -20,9 +20,9 @@ function labelPart(key: string, value: unknown): string {
   return `${key}=${String(value)}`
 }
 
-export function labelOf(connector: string, options: Readonly<Record<string, unknown>>): string {
+export function labelOf(name: string, options: Readonly<Record<string, unknown>>): string {
   const parts = Object.entries(options).map(([key, value]) => labelPart(key, value))
-  return [connector, ...parts].join('-')
+  return [name, ...parts].join('-')
 }
 
 function nonDefault(
@@ -64,7 +64,7 @@ export async function resolveConfigurations(request: {
       const given = { ...variant, ...request.options }
       factory.parseOptions(given)
       const options = nonDefault(given, defaults)
-      result.push({ connector, options, label: labelOf(connector, options) })
+      result.push({ connector, options, label: labelOf(factory.name, options) })
     }
   }
   return result

@@ -1,27 +1,32 @@
 /**
- * The result on the screen: what a reader wants to know first, with the checks in words. Every number
- * comes from the result object, so the table can't say more than the file. Pure.
+ * The result on the screen: what a reader wants to know first, with the checks in words. One column per
+ * configuration, so that it fits a terminal. Every number comes from the result object: the table can't
+ * say more than the file. Pure.
  */
 import Table from 'cli-table3'
 import type { Distribution } from '../lib/distribution.ts'
 import { breakdownParts, type BreakdownPart } from './request-metrics.ts'
 import type { CompareResult, NoiseFloor, PerSide, RunEntry } from './result.ts'
 
-const titles: Readonly<Record<BreakdownPart, string>> = {
-  queue: 'queue',
+const partTitles: Readonly<Record<BreakdownPart, string>> = {
+  queue: 'queue (client, router, P)',
   prefill: 'prefill',
-  handOver: 'hand-over',
-  alloc: 'alloc',
-  dispatch: 'dispatch',
+  handOver: 'hand-over (P end → D)',
+  alloc: 'alloc on D',
+  dispatch: 'dispatch to the agent',
   post: 'post',
   wire: 'wire',
-  stepBoundary: 'step boundary',
+  stepBoundary: 'wait for D’s step',
   firstToken: 'first token',
 }
 
-const plain = { style: { head: [], border: [], compact: true } }
+/** One row: a title, and what to show of each run. */
+type Row = readonly [title: string, show: (run: RunEntry) => string]
 
-export function formatMs(value: number | null): string {
+const isOracle = (run: RunEntry): boolean => run.label === 'oracle'
+const yesNo = (isGood: boolean): string => (isGood ? 'yes' : 'NO')
+
+function formatMs(value: number | null): string {
   if (value === null) return '–'
   return value.toFixed(Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2)
 }
@@ -34,93 +39,68 @@ const sides = (values: PerSide<number>, digits: number): string =>
     .map((value) => (value === null ? '–' : value.toFixed(digits)))
     .join(' / ')
 
-const yesNo = (isGood: boolean): string => (isGood ? 'yes' : 'NO')
+const hookMedians = ({ hookUsPerStep }: RunEntry): PerSide<number> => ({
+  producer: hookUsPerStep.producer?.p50 ?? null,
+  consumer: hookUsPerStep.consumer?.p50 ?? null,
+})
 
 function verifiedText(run: RunEntry): string {
   if (run.mismatchedBlocks > 0) return `${run.mismatchedBlocks} WRONG`
-  return run.label === 'oracle' ? '–' : yesNo(run.bytesVerified)
+  return isOracle(run) ? '–' : `${yesNo(run.bytesVerified)} (${run.blocksVerified} blocks)`
 }
 
-function latencyTable(result: CompareResult): string {
-  const oracle = result.runs.find((run) => run.label === 'oracle')
-  const table = new Table({
-    head: [
-      'ms, p50 / p99',
-      'TTFT',
-      'TPOT',
-      'end to end',
-      'KV critical path',
-      'requests',
-      'failed',
-      'recomputed',
-      'KV verified',
-      'text = oracle',
-      'valid',
+const latencyRows: readonly Row[] = [
+  ['TTFT', (run) => pair(run.ttftMs)],
+  ['TPOT', (run) => pair(run.tpotMs)],
+  ['end to end', (run) => pair(run.e2elMs)],
+]
+
+const breakdownRows: readonly Row[] = breakdownParts.map((part) => [
+  `  ${partTitles[part]}`,
+  (run) => pair(run.breakdown[part]),
+])
+
+const transferRows: readonly Row[] = [
+  ['KV critical path', (run) => pair(run.criticalPathMs)],
+  ['first handshake', (run) => formatMs(run.trials[0]?.handshakeMs ?? null)],
+  ['step stalls, total', (run) => formatMs(run.stepStallMs)],
+  ['hooks P / D, µs a step', (run) => sides(hookMedians(run), 1)],
+  ['CPU P / D, ms a request', (run) => sides(inMs(run.cpuSecondsPerRequest), 1)],
+  ['MB moved', (run) => (isOracle(run) ? '–' : (run.bytes / 1e6).toFixed(1))],
+  [
+    'descriptors, merged',
+    ({ descriptors: { beforeMerge, afterMerge } }) =>
+      beforeMerge === 0 ? '–' : `${beforeMerge} → ${afterMerge}`,
+  ],
+  ['transports', (run) => run.transports.join(', ') || '–'],
+]
+
+const inMs = ({ producer, consumer }: PerSide<number>): PerSide<number> => ({
+  producer: producer === null ? null : producer * 1_000,
+  consumer: consumer === null ? null : consumer * 1_000,
+})
+
+function checkRows(oracle: RunEntry | undefined): Row[] {
+  return [
+    ['requests', (run) => String(run.requests)],
+    ['failed / recomputed', (run) => `${run.failed} / ${run.recomputed}`],
+    ['KV bytes verified', verifiedText],
+    [
+      'text = oracle’s',
+      (run) => (isOracle(run) ? '–' : yesNo(run.outputDigest === oracle?.outputDigest)),
     ],
-    ...plain,
-  })
-  for (const run of result.runs) {
-    const isOracle = run === oracle
-    table.push([
-      run.label,
-      pair(run.ttftMs),
-      pair(run.tpotMs),
-      pair(run.e2elMs),
-      pair(run.criticalPathMs),
-      run.requests,
-      run.failed,
-      run.recomputed,
-      verifiedText(run),
-      isOracle ? '–' : yesNo(run.outputDigest === oracle?.outputDigest),
-      yesNo(run.valid),
-    ])
-  }
-  return table.toString()
+    ['inside overrun guard', (run) => yesNo(run.valid)],
+  ]
 }
 
-function breakdownTable(result: CompareResult): string {
+function section(runs: readonly RunEntry[], title: string, rows: readonly Row[]): string {
   const table = new Table({
-    head: ['ms, p50 / p99', ...breakdownParts.map((part) => titles[part])],
-    ...plain,
+    head: [title, ...runs.map((run) => run.label)],
+    style: { head: [], border: [], compact: true },
+    colWidths: [28, ...runs.map((run) => Math.max(20, run.label.length + 2))],
+    wordWrap: true,
   })
-  for (const run of result.runs) {
-    table.push([run.label, ...breakdownParts.map((part) => pair(run.breakdown[part]))])
-  }
-  return table.toString()
-}
-
-function transferTable(result: CompareResult): string {
-  const table = new Table({
-    head: [
-      'transfer',
-      'MB moved',
-      'descriptors, merged',
-      'handshake ms',
-      'P / D hooks µs a step, p50',
-      'stall ms',
-      'P / D CPU s a request',
-      'transports',
-    ],
-    ...plain,
-  })
-  for (const run of result.runs.filter((each) => each.label !== 'oracle')) {
-    table.push([
-      run.label,
-      (run.bytes / 1e6).toFixed(1),
-      `${run.descriptors.beforeMerge} → ${run.descriptors.afterMerge}`,
-      formatMs(run.trials[0]?.handshakeMs ?? null),
-      sides(
-        {
-          producer: run.hookUsPerStep.producer?.p50 ?? null,
-          consumer: run.hookUsPerStep.consumer?.p50 ?? null,
-        },
-        1,
-      ),
-      formatMs(run.stepStallMs),
-      sides(run.cpuSecondsPerRequest, 4),
-      run.transports.join(', ') || '–',
-    ])
-  }
+  for (const [name, show] of rows) table.push([name, ...runs.map(show)])
   return table.toString()
 }
 
@@ -133,7 +113,7 @@ function noiseText(noise: NoiseFloor): string {
     const difference = noise.metrics[name]?.relativeDifference ?? null
     return `${name} ${difference === null ? '–' : `${(difference * 100).toFixed(1)} %`}`
   })
-  return `noise floor (${how}, ${noise.label}): ${shown.join(', ')}`
+  return `noise floor (${noise.label}, ${how}): ${shown.join(', ')}`
 }
 
 /** First line of every comparison; says at once when it isn't the real thing. */
@@ -143,21 +123,27 @@ export function headline(agent: 'nixl' | 'memory', nixlVersion: string | null): 
     : `NIXL ${nixlVersion ?? '(version unknown)'}: prefill engine, decode engine and router in separate processes.`
 }
 
+function workloadText({ workload, environment }: CompareResult): string {
+  const trials = workload.trials > 1 ? ` × ${workload.trials} trials` : ''
+  return (
+    `${workload.requests} requests at ${workload.qps}/s${trials}, ${workload.warmUp} warm-up, ` +
+    `${workload.burst} at once; model ${workload.engine['model']}, ` +
+    `kv-scale ${workload.engine['kvScale']}, seed ${environment.seed}`
+  )
+}
+
 export function renderResult(result: CompareResult): string {
-  const { workload, verdict, environment } = result
+  const { runs, verdict, environment } = result
   const lines = [
     headline(result.agent, environment.nixl),
-    `${workload.requests} requests at ${workload.qps}/s${workload.trials > 1 ? ` × ${workload.trials} trials` : ''}` +
-      ` (+ ${workload.warmUp} warm-up, + ${workload.burst} at once), model ${workload.engine['model']},` +
-      ` kv-scale ${workload.engine['kvScale']}, seed ${environment.seed}`,
+    workloadText(result),
     '',
-    latencyTable(result),
+    section(runs, 'ms, p50 / p99', latencyRows),
+    section(runs, 'where TTFT went, p50 / p99', breakdownRows),
+    section(runs, 'transfer', transferRows),
+    section(runs, 'checks', checkRows(runs.find(isOracle))),
     '',
-    'Where the time to first token went (columns add up to TTFT for each request, not percentile by percentile)',
-    breakdownTable(result),
-    '',
-    transferTable(result),
-    '',
+    'The parts add up to TTFT request by request; their percentiles don’t.',
     noiseText(result.noiseFloor),
     ...verdict.warnings.map((text) => `warning: ${text}`),
     ...verdict.failures.map((text) => `FAILED: ${text}`),

@@ -1,0 +1,70 @@
+/**
+ * Runs the command line in this process over the fake programs in `fixtures/`, which are real child
+ * processes.
+ */
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { main } from '../src/main.ts'
+import type { CompareResult } from '../src/compare/result.ts'
+
+const fixture = (name: string): string =>
+  fileURLToPath(new URL(`fixtures/${name}`, import.meta.url))
+
+export const fakeConnector = new URL('fixtures/fake-connector.mjs', import.meta.url).href
+export const fakeProgramFlags = [
+  ...['--connectors', fakeConnector],
+  ...['--engine-bin', fixture('fake-engine.mjs')],
+  ...['--router-bin', fixture('fake-router.mjs')],
+]
+
+/** Enough requests that the faults of the fakes (at the 20th) happen in the measured phase. */
+export const shortLoad = ['--requests', '40', '--qps', '400']
+
+export interface CommandOutcome {
+  readonly exitCode: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export async function runCommand(
+  args: readonly string[],
+  signal: AbortSignal = new AbortController().signal,
+): Promise<CommandOutcome> {
+  let stdout = ''
+  let stderr = ''
+  const exitCode = await main(args, {
+    stdout: { write: (text) => (stdout += text) },
+    stderr: { write: (text) => (stderr += text) },
+    signal,
+  })
+  return { exitCode, stdout, stderr }
+}
+
+export interface FakeComparison extends CommandOutcome {
+  readonly result: CompareResult | null
+}
+
+/** `compare` over the fakes; `fault` as in fake-engine.mjs. */
+export async function compareFakes(
+  fault: string | null,
+  args: readonly string[] = [],
+): Promise<FakeComparison> {
+  if (fault) process.env['FAKE_FAULT'] = fault
+  try {
+    const command = ['compare', ...fakeProgramFlags, ...shortLoad, '--json', '-', ...args]
+    const outcome = await runCommand(command)
+    const result = outcome.stdout === '' ? null : (JSON.parse(outcome.stdout) as CompareResult)
+    return { ...outcome, result }
+  } finally {
+    delete process.env['FAKE_FAULT']
+  }
+}
+
+/** Whether a process with this id exists (and is no zombie of somebody else's). */
+export function isAlive(pid: number): boolean {
+  try {
+    return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,103 @@
+/**
+ * The built command as a process of its own, interrupted: its children end with it, its temporary
+ * directories go, the exit code says which signal it was. Needs `dist` (as every test of a bin does).
+ */
+import { spawn, type ChildProcess } from 'node:child_process'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { fakeProgramFlags, isAlive } from './fake-programs.ts'
+
+const bin = fileURLToPath(new URL('../bin/kvferry-bench.mjs', import.meta.url))
+const dist = fileURLToPath(new URL('../dist/cli.js', import.meta.url))
+
+let directory = ''
+let command: ChildProcess | null = null
+
+beforeEach(() => {
+  if (!existsSync(dist)) throw new Error('benchmarks/dist is missing: build the workspace first')
+  directory = mkdtempSync(join(tmpdir(), 'kvferry-bench-test-'))
+})
+
+afterEach(() => {
+  command?.kill('SIGKILL')
+  rmSync(directory, { recursive: true, force: true })
+})
+
+/** A load that takes minutes: the signal comes in the middle of it. */
+const longLoad = ['--requests', '100', '--qps', '1']
+const shortLoad = ['--requests', '1', '--qps', '400']
+
+/** Starts a comparison; resolves when `pattern` appears on its stderr. */
+function startUntil(
+  pattern: RegExp,
+  load: readonly string[] = longLoad,
+  env: Record<string, string> = {},
+): Promise<ChildProcess> {
+  const args = [...fakeProgramFlags, ...load, '--keep-logs', join(directory, 'logs')]
+  const child = spawn(process.execPath, [bin, 'compare', ...args], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: { ...process.env, TMPDIR: directory, ...env },
+  })
+  command = child
+  let stderr = ''
+  return new Promise((resolve, reject) => {
+    child.stderr.on('data', (chunk: Buffer) => {
+      stderr += chunk.toString()
+      if (pattern.test(stderr)) resolve(child)
+    })
+    child.on('close', () => reject(new Error(`ended early:\n${stderr}`)))
+  })
+}
+
+function exitOf(child: ChildProcess): Promise<number | null> {
+  return new Promise((resolve) => child.on('close', resolve))
+}
+
+/** Direct children of a process, from the kernel. */
+function childrenOf(pid: number): number[] {
+  const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim()
+  return text === '' ? [] : text.split(' ').map(Number)
+}
+
+const leftBehind = (): string[] => readdirSync(directory).filter((name) => name !== 'logs')
+
+describe('an interrupted comparison', () => {
+  it.each([
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ] as const)('%s: exit code %i, no child and no file left', async (signal, exitCode) => {
+    const child = await startUntil(/oracle: warm-up/)
+    const children = childrenOf(child.pid as number)
+    expect(children.filter(isAlive)).toHaveLength(1)
+    expect(leftBehind()).toHaveLength(1)
+    const exited = exitOf(child)
+    child.kill(signal)
+    expect(await exited).toBe(exitCode)
+    expect(children.filter(isAlive)).toEqual([])
+    expect(leftBehind()).toEqual([])
+  })
+
+  it('ends at once while its engines are still starting', async () => {
+    const child = await startUntil(/fake-1: starting/, shortLoad, { FAKE_FAULT: 'silent' })
+    const exited = exitOf(child)
+    child.kill('SIGINT')
+    expect(await exited).toBe(130)
+    expect(leftBehind()).toEqual([])
+  })
+
+  it('kills the children when a second signal cuts the orderly end short', async () => {
+    const child = await startUntil(/oracle: warm-up/)
+    const children = childrenOf(child.pid as number)
+    expect(children).toHaveLength(1)
+    // A stopped child can't end by itself, so the orderly end would wait for its deadline.
+    for (const pid of children) process.kill(pid, 'SIGSTOP')
+    const exited = exitOf(child)
+    child.kill('SIGINT')
+    child.kill('SIGTERM')
+    expect(await exited).toBe(130)
+    expect(children.filter(isAlive)).toEqual([])
+  })
+})
