@@ -178,7 +178,8 @@ Napi::Value AgentWrap::declareBlockTable(const Napi::CallbackInfo& info) {
     }
   }
   uint64_t table = 0;
-  return handleOrThrow(info.Env(), agent_->declareBlockTable(regions, &table), table);
+  const Result result = agent_->declareBlockTable(regions, &table);
+  return handleOrThrow(info.Env(), result, table);
 }
 
 Napi::Value AgentWrap::exportBlockTable(const Napi::CallbackInfo& info) {
@@ -231,7 +232,8 @@ Napi::Value AgentWrap::releaseBlockTable(const Napi::CallbackInfo& info) {
 
 Napi::Value AgentWrap::createFence(const Napi::CallbackInfo& info) {
   uint64_t fence = 0;
-  return handleOrThrow(info.Env(), agent_->createFence(&fence), fence);
+  const Result result = agent_->createFence(&fence);
+  return handleOrThrow(info.Env(), result, fence);
 }
 
 Napi::Value AgentWrap::signalFence(const Napi::CallbackInfo& info) {
