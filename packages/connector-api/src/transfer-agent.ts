@@ -65,7 +65,10 @@ export interface TransferPost {
   readonly peer: PeerHandle
   readonly local: TransferSide
   readonly remote: TransferSide
-  /** Not posted to the network before this fence is signalled; the deadline runs from enqueueing. */
+  /**
+   * Not posted to the network before this fence is signalled; the deadline runs from enqueueing. A post
+   * that wasn't posted by its deadline ends `failed` (ERR_KV_DEADLINE) and never is.
+   */
   readonly after?: ReadyFence
   /** Delivered to the peer's agent after all bytes have landed. At most `notificationSizeBytesMax`. */
   readonly notification?: Uint8Array
@@ -152,8 +155,10 @@ export interface TransferAgent {
   releaseBlockTable(table: BlockTableHandle): void
 
   /**
-   * Loads the peer's metadata, verifies that it names `expectedName`, and starts wire-up.
-   * @throws ConnectorError ERR_KV_PEER_INCOMPATIBLE (name), ERR_KV_MESSAGE_INVALID, ERR_NIXL, ERR_KV_LIMIT.
+   * Loads the peer's metadata, verifies that it names `expectedName`, and starts wire-up. Replaces a
+   * peer of that name: the older handle and its tables are stale then.
+   * @throws ConnectorError ERR_KV_PEER_INCOMPATIBLE (name), ERR_KV_MESSAGE_INVALID, ERR_NIXL, ERR_KV_LIMIT;
+   *   ERR_KV_BUSY while a transfer with an earlier peer of that name has no final status.
    */
   addPeer(options: {
     readonly metadata: Uint8Array
@@ -169,7 +174,8 @@ export interface TransferAgent {
   /**
    * Enqueues all posts, or none. Returns one handle per post, in order.
    * `waitUntilPosted` blocks the JS thread until the agent thread has posted them (the older vLLM's
-   * inline posting; with shared memory this includes the copy).
+   * inline posting; with shared memory this includes the copy). Posts behind an open fence aren't
+   * waited for: only the waiting thread could signal it.
    * @throws RangeError for ids, ranges, lengths or overlaps out of bounds; TypeError for a bad form;
    *   ConnectorError ERR_KV_LIMIT (queue full), ERR_KV_CLOSED. Nothing is enqueued then.
    */
