@@ -59,6 +59,11 @@ export const agentClauses = [
     sentence: 'a post to a region registered after the metadata was taken ends failed',
     needs: ['remote-registration'],
   },
+  { id: 'A2.8', sentence: 'adding a name again replaces its peer: the older handle is stale' },
+  {
+    id: 'A2.9',
+    sentence: 'a name with an open transfer is not added again: ERR_KV_BUSY until its final status',
+  },
 
   { id: 'A3.1', sentence: 'a table is described as it was declared, also where it was imported' },
   { id: 'A3.2', sentence: 'a declaration outside its region or with impossible sizes is refused' },
@@ -108,7 +113,8 @@ export const agentClauses = [
   { id: 'A7.6', sentence: 'a fence that was never made is refused' },
   {
     id: 'A7.7',
-    sentence: 'an inline post on a fence that only the waiting thread could signal is refused',
+    sentence:
+      'an inline post is not waited for while only the waiting thread could signal its fence',
     ...inline,
   },
   {

@@ -39,7 +39,11 @@ function create(state: Uint32Array): SeededRandom {
     uniform,
     bytes(count) {
       const bytes = new Uint8Array(count)
-      for (let index = 0; index < count; index += 1) bytes[index] = next() >>> 24
+      for (let index = 0; index < count; index += 4) {
+        const word = next()
+        // Writes past the end of a typed array are ignored.
+        for (let byte = 0; byte < 4; byte += 1) bytes[index + byte] = word >>> (8 * byte)
+      }
       return bytes
     },
     integer(bound) {

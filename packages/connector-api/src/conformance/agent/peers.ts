@@ -89,4 +89,30 @@ export const peers: GroupRuns<'A2'> = {
     assertSameBytes(bytesOf(local.memories[0]!), localBefore, 'local memory')
     assertSameBytes((await context.readMemories(remote))[0]!, before[0]!, 'remote memory')
   },
+  async 'A2.8'(context) {
+    const pair = await createPair(context)
+    const metadata = await context.wait(context.peer.metadata())
+    const options = { metadata, expectedName: context.peer.name }
+    const again = await context.wait(context.agent.addPeer(options))
+    await assertRefused('the older handle', 'RangeError', () =>
+      context.agent.post([smallPost(pair)]),
+    )
+    await assertRefused('the older table', 'RangeError', () =>
+      context.agent.describeBlockTable(pair.remote.table),
+    )
+    await context.wait(context.agent.removePeer(again))
+    await checkUnharmed(context, await createPair(context))
+  },
+  async 'A2.9'(context) {
+    const pair = await createPair(context)
+    const fence = context.createFence()
+    const transfer = context.postOne({ ...smallPost(pair), after: fence })
+    await context.wait(context.agent.removePeer(pair.remote.peer))
+    const metadata = await context.wait(context.peer.metadata())
+    const options = { metadata, expectedName: context.peer.name }
+    await assertRefused('adding', 'ERR_KV_BUSY', () => context.wait(context.agent.addPeer(options)))
+    context.agent.signalFence(fence)
+    await context.final(transfer)
+    await checkUnharmed(context, await createPair(context))
+  },
 }

@@ -9,18 +9,28 @@ import type { TransferCompletion, TransferHandle } from '../../transfer-agent.ts
 export type FinalCompletion = Extract<TransferCompletion, { status: 'done' | 'failed' }>
 export type OverdueCompletion = Extract<TransferCompletion, { status: 'overdue' }>
 
+function append<T extends TransferCompletion>(map: Map<TransferHandle, T[]>, completion: T): void {
+  const list = map.get(completion.transfer)
+  if (list === undefined) map.set(completion.transfer, [completion])
+  else list.push(completion)
+}
+
 export class Recorder implements AgentListener {
   completions: TransferCompletion[] = []
   notifications: AgentNotification[] = []
   broken: AnyConnectorError[] = []
   /** Called first at every completion; for clauses that look at memory at that very moment. */
   onCompletion: ((completion: TransferCompletion) => void) | null = null
+  readonly #finals = new Map<TransferHandle, FinalCompletion[]>()
+  readonly #overdues = new Map<TransferHandle, OverdueCompletion[]>()
   #waiters: { readonly isMet: () => boolean; readonly wake: () => void }[] = []
 
   onCompletions(completions: readonly TransferCompletion[]): void {
     for (const completion of completions) {
       this.onCompletion?.(completion)
       this.completions.push(completion)
+      if (completion.status === 'overdue') append(this.#overdues, completion)
+      else append(this.#finals, completion)
     }
     this.#wake()
   }
@@ -40,22 +50,18 @@ export class Recorder implements AgentListener {
     this.completions = []
     this.notifications = []
     this.broken = []
+    this.#finals.clear()
+    this.#overdues.clear()
     this.onCompletion = null
     this.#waiters = []
   }
 
-  finals(transfer: TransferHandle): FinalCompletion[] {
-    return this.completions.filter(
-      (completion): completion is FinalCompletion =>
-        completion.transfer === transfer && completion.status !== 'overdue',
-    )
+  finals(transfer: TransferHandle): readonly FinalCompletion[] {
+    return this.#finals.get(transfer) ?? []
   }
 
-  overdues(transfer: TransferHandle): OverdueCompletion[] {
-    return this.completions.filter(
-      (completion): completion is OverdueCompletion =>
-        completion.transfer === transfer && completion.status === 'overdue',
-    )
+  overdues(transfer: TransferHandle): readonly OverdueCompletion[] {
+    return this.#overdues.get(transfer) ?? []
   }
 
   /** Resolves once the condition holds, looked at after each event. */

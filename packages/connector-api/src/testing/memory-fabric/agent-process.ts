@@ -19,6 +19,10 @@ export class AgentProcess {
   /** Transfers of its own without final status. */
   openTransferCount = 0
   failingPostCount = 0
+  /** Posts that were handed to the network. */
+  postCount = 0
+  /** Times its thread woke up. */
+  turnCount = 0
   notificationsReceived = 0
   notificationsDropped = 0
   readonly #core: FabricCore
@@ -54,6 +58,7 @@ export class AgentProcess {
   /** Runs `work` on the agent's thread after a random delay; held while stopped, dropped when killed. */
   later(maxDelayMs: number, work: () => void): void {
     this.#core.clock.after(this.#core.random.uniform() * maxDelayMs, () => {
+      this.turnCount += 1
       if (this.life === 'stopped') this.#held.push(work)
       else if (this.life !== 'killed') work()
     })

@@ -13,6 +13,7 @@ import type { FabricCore } from './fabric-core.ts'
 import { fabricLimits } from './fabric-limits.ts'
 import { HandleTable } from './handle-table.ts'
 import type { Allocation } from './memory.ts'
+import type { Transfer } from './transfer.ts'
 import { decodeMetadata, decodeTable, encodeMetadata, encodeTable } from './wire.ts'
 import type { AddressRange } from './wire.ts'
 
@@ -23,8 +24,8 @@ interface Region extends AddressRange {
 
 export interface Peer {
   readonly process: AgentProcess
-  /** Regions of the metadata that was loaded last. */
-  listed: readonly AddressRange[]
+  /** Regions that its metadata lists. */
+  readonly listed: readonly AddressRange[]
 }
 
 const busy = (what: string, transfers: number): ConnectorError =>
@@ -126,7 +127,8 @@ export class AgentRegistry {
     this.tables.remove(handle)
   }
 
-  addPeer(bytes: Uint8Array, expectedName: string): PeerHandle {
+  /** Replaces a peer of the same name, unless a transfer with it is among those still `open`. */
+  addPeer(bytes: Uint8Array, expectedName: string, open: readonly Transfer[]): PeerHandle {
     if (!(bytes instanceof Uint8Array)) throw new TypeError('metadata must be a Uint8Array')
     const { instance, name, regions } = decodeMetadata(bytes)
     if (name !== expectedName) {
@@ -136,14 +138,10 @@ export class AgentRegistry {
     }
     const process = this.#core.processes.get(instance)
     if (process === undefined || process === this.#process) throw loadFailed('no such agent')
-    for (const handle of this.peers.handles()) {
-      const peer = this.peers.get(handle, 'peer')
-      if (peer.process === process) {
-        peer.listed = regions
-        return handle
-      }
-      // As the real library: an old life under the same name must be removed first.
-      if (peer.process.name === name) throw loadFailed('an agent of this name is loaded')
+    const still = open.filter(({ request }) => request.target.name === name)
+    if (still.length > 0) throw busy('an earlier peer of this name', still.length)
+    for (const handle of [...this.peers.handles()]) {
+      if (this.peers.get(handle, 'peer').process.name === name) this.removePeer(handle)
     }
     return this.peers.add({ process, listed: regions })
   }

@@ -29,7 +29,8 @@ export interface Pieces {
   readonly totalBytes: number
 }
 
-const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0
+const isCount = (value: unknown): value is number =>
+  Number.isSafeInteger(value) && (value as number) > 0
 
 /** @throws RangeError unless all blocks lie within `lengthBytes` of the registered region. */
 export function placeRegion(

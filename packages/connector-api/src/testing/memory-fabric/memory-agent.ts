@@ -84,7 +84,7 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
     return fence ?? null
   }
 
-  function prepare(post: TransferPost, where: string, isInline: boolean): PreparedPost {
+  function prepare(post: TransferPost, where: string): PreparedPost {
     assertPostForm(post, where)
     const peer = registry.peers.get(post.peer, `${where}.peer`)
     const local = registry.tables.get(post.local.table, `${where}.local`)
@@ -92,9 +92,6 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
     if (local.peer !== null) throw new RangeError(`${where}.local: not an own table`)
     if (remote.peer !== post.peer) throw new RangeError(`${where}.remote: not a table of the peer`)
     const fence = post.after === undefined ? null : findFence(post.after)
-    if (isInline && fence !== null) {
-      throw new TypeError(`${where}: waits for a fence that only the waiting thread can signal`)
-    }
     const localPieces = piecesOf(local, post.local, `${where}.local`)
     const remotePieces = piecesOf(remote, post.remote, `${where}.remote`)
     if (post.direction === 'read') assertDisjoint(localPieces, `${where}.local`)
@@ -127,8 +124,8 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
     transfer.handle = transfers.add(transfer)
     for (const table of tables) table.openTransferCount += 1
     process.openTransferCount += 1
-    counts.transfersPosted += 1
     process.pollingChanged()
+    // Inline too: the thread that would wait here is the one that has to signal.
     if (fence !== null) fence.held.push(transfer)
     else if (isInline) transfer.start(true)
     else process.later(core.options.agentDelayMs, () => transfer.start(false))
@@ -145,7 +142,8 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
     stopWaiting()
     for (const transfer of [...transfers.values()]) transfer.abandon(closedError('agent'))
     process.close()
-    registry.clear()
+    // What still moves can't be stopped by anyone: its memory stays pinned for good.
+    if (transfers.size === 0) registry.clear()
   }
 
   return {
@@ -194,7 +192,7 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
       assertUsable()
       await process.turn()
       assertUsable()
-      return registry.addPeer(metadata, expectedName)
+      return registry.addPeer(metadata, expectedName, [...transfers.values()])
     },
     async removePeer(peer) {
       registry.removePeer(peer)
@@ -216,7 +214,7 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
       assertUsable()
       if (!Array.isArray(posts)) throw new TypeError('posts must be an array')
       const isInline = options?.waitUntilPosted ?? false
-      const prepared = posts.map((post, index) => prepare(post, `posts[${index}]`, isInline))
+      const prepared = posts.map((post, index) => prepare(post, `posts[${index}]`))
       const openCount = transfers.size + process.undeliveredCount + posts.length
       if (openCount > limits.transfersInFlightMax) {
         throw limit('transfersInFlightMax', openCount, limits.transfersInFlightMax)
@@ -238,6 +236,8 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
     expectNotifications: (isExpected) => process.expectNotifications(isExpected),
     counters: () => ({
       ...counts,
+      transfersPosted: process.postCount,
+      polls: process.turnCount,
       transfersOpen: transfers.size,
       transfersDraining: drainingCount(),
       notificationsReceived: process.notificationsReceived,

@@ -80,6 +80,7 @@ export class Transfer implements Reconsidered {
   start(isInline: boolean): void {
     if (this.state !== 'queued' || this.#initiator.isGone) return
     this.state = 'moving'
+    this.#initiator.postCount += 1
     this.#startedAt = this.#core.clock.now()
     this.#lastMoveAt = this.#startedAt
     const unlisted = this.#findUnlisted()
@@ -99,7 +100,7 @@ export class Transfer implements Reconsidered {
 
   /** The target's or the initiator's life changed. */
   reconsider(): void {
-    if (this.state !== 'moving' || this.#initiator.isGone) {
+    if (this.state !== 'moving') {
       this.#core.waiting.delete(this)
       return
     }
@@ -109,12 +110,12 @@ export class Transfer implements Reconsidered {
     this.#moveLater(0)
   }
 
-  /** The initiator ends: nothing moves any more. */
+  /** The agent closes: what hasn't started never will. What moves goes on, as the real one does. */
   abandon(error: AnyConnectorError): void {
-    if (this.state !== 'ended') this.#end(error)
+    if (this.state === 'queued') this.#end(error)
   }
 
-  /** The initiator was killed: as `abandon`, but nobody is left to hear of it. */
+  /** The initiator's process was killed: only this stops it. Nobody is left to hear of it. */
   vanish(): void {
     this.state = 'ended'
     this.#deadline.stop()
@@ -136,7 +137,7 @@ export class Transfer implements Reconsidered {
   #moveLater(extraMs: number): void {
     const delayMs = extraMs + this.#durationMs / fabricLimits.wakeUpsPerTransfer
     this.#core.clock.after(delayMs, () => {
-      if (this.state !== 'moving' || this.#initiator.isGone) return
+      if (this.state !== 'moving') return
       if (this.#isBlocked()) {
         this.#core.waiting.add(this)
         return
