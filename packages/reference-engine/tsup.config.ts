@@ -5,5 +5,6 @@ export default defineConfig(
   libraryConfig({
     index: 'src/index.ts',
     cli: 'src/cli.ts',
+    'core-worker': 'src/core/core-worker.ts',
   }),
 )

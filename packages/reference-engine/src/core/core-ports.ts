@@ -15,6 +15,8 @@ import type {
   TransferAgent,
 } from '@kvferry/connector-api'
 
+import type { CoreConfig } from './core-messages.ts'
+
 /** Only with a connector; an engine that does all alone has none of it. */
 export interface TransferPorts {
   readonly factory: ConnectorFactory
@@ -23,6 +25,8 @@ export interface TransferPorts {
 }
 
 export interface CorePorts {
+  /** With the connector's options as its factory completed them. */
+  readonly config: CoreConfig
   readonly agentKind: 'nixl' | 'memory'
   readonly clock: Clock
   readonly random: Random

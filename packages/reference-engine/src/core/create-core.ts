@@ -43,18 +43,15 @@ export interface AssembledCore {
  * @throws ConnectorError whatever the allocator, the connector's registration or the agent refuse; what
  *   was opened before is closed again.
  */
-export async function createCore(
-  config: CoreConfig,
-  ports: CorePorts,
-  listener: CoreListener,
-): Promise<AssembledCore> {
+export async function createCore(ports: CorePorts, listener: CoreListener): Promise<AssembledCore> {
+  const { config } = ports
   const { settings } = config
   const shape = resolveModel(settings.model, settings.kvScale)
   const caches = allocateKvCaches(ports.allocator, shape, settings)
   const watch = new HookStopwatch(ports.clock)
   const requestStep = (): void => engine?.requestStep()
   let engine: EngineCore | null = null
-  const connector = createConnector(config, ports, watch, requestStep)
+  const connector = createConnector(ports, watch, requestStep)
   try {
     await registerCaches(connector, caches)
   } catch (error) {
@@ -148,12 +145,11 @@ export async function createCore(
 }
 
 function createConnector(
-  config: CoreConfig,
   ports: CorePorts,
   watch: HookStopwatch,
   requestStep: () => void,
 ): AttachedConnector | null {
-  const { transfer } = ports
+  const { config, transfer } = ports
   if (transfer === null || config.kvferry === null) return null
   const { agent, factory, sideChannel } = transfer
   const common: CommonComponents = {

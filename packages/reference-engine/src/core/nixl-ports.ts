@@ -1,0 +1,70 @@
+/**
+ * Ports of a real engine: native memory and kernels, and, with a connector, a NIXL agent and the TCP side
+ * channel. The native package is imported only here, so that nothing else needs it; what is missing is
+ * its typed error, never another agent.
+ */
+import { asEngineId, asIncarnation } from '@kvferry/connector-api'
+import type { Logger } from '@kvferry/connector-api'
+import {
+  createMetrics,
+  createSideChannel,
+  createSystemClock,
+  createSystemRandom,
+} from '@kvferry/runtime'
+import type { CoreConfig } from './core-messages.ts'
+import type { CorePorts } from './core-ports.ts'
+import { loadFactory } from './load-factory.ts'
+
+/**
+ * @throws ConnectorError ERR_NIXL_UNAVAILABLE (addon not built, library not found), ERR_NIXL,
+ *   ERR_KV_CONNECTOR_NOT_INSTALLED, ERR_KV_CONFIG; what the side channel refuses.
+ */
+export async function createNixlPorts(config: CoreConfig, logger: Logger): Promise<CorePorts> {
+  const native = await import('@kvferry/native-nixl')
+  const clock = createSystemClock()
+  const random = createSystemRandom()
+  const metrics = createMetrics()
+  const shared = {
+    agentKind: 'nixl' as const,
+    clock,
+    random,
+    logger,
+    metrics,
+    allocator: native.createHostAllocator({}),
+    kernels: native.createKernels({}),
+    addressOf: native.addressForDebug,
+  }
+  const { kvferry } = config
+  if (kvferry === null) return { ...shared, config, transfer: null, transports: () => [] }
+  const loaded = await loadFactory(kvferry)
+  const agent = await native.createNixlAgent({
+    name: `${config.engineId}:${config.incarnation}`,
+    libraryPath: kvferry.nixl.libraryPath,
+    backends: [...kvferry.nixl.backends],
+  })
+  try {
+    const identity = {
+      engineId: asEngineId(config.engineId),
+      incarnation: asIncarnation(config.incarnation),
+    }
+    const { peers, sideChannel } = kvferry
+    const channel = await createSideChannel({
+      config: sideChannel,
+      identity,
+      peers,
+      clock,
+      random,
+      logger,
+      metrics,
+    })
+    return {
+      ...shared,
+      config: { ...config, kvferry: loaded.config },
+      transfer: { factory: loaded.factory, agent, sideChannel: channel },
+      transports: () => native.transportsInUse(agent),
+    }
+  } catch (error) {
+    await agent.close({ deadlineMs: 0 })
+    throw error
+  }
+}

@@ -1,0 +1,185 @@
+/**
+ * What a caller may say about an engine (the flags of `kvferry-engine`, in camelCase), and how flags, file
+ * and defaults become one configuration. Flags win over the file; a role that both name must be the same.
+ */
+import { ConnectorError } from '@kvferry/connector-api'
+import type { ConnectorRole, KvferryConfig } from '@kvferry/connector-api'
+import { parseConfig } from '@kvferry/runtime'
+import type { CoreConfig, EngineSettings } from './core/core-messages.ts'
+import { engineLimits } from './limits.ts'
+import { modelPresets, resolveModel } from './model-presets.ts'
+
+export interface EngineSettingOptions {
+  /** `prefill`, `decode`, `both` or their connector names. Default: the file's, else both. */
+  readonly role?: 'prefill' | 'decode' | ConnectorRole
+  /** The config word. Absent here and in `config`: no connector, role both (the oracle). */
+  readonly connector?: string
+  /** The content of a kvferry.yaml. */
+  readonly config?: Readonly<Record<string, unknown>>
+  readonly engineId?: string
+  readonly sideChannelPort?: number
+  /** Options of the connector; each one wins over the file's. */
+  readonly options?: Readonly<Record<string, unknown>>
+  readonly model?: string
+  readonly kvScale?: number
+  /** Factor on every modelled time; 0 = no waiting, for tests. */
+  readonly timeScale?: number
+  readonly blockSize?: number
+  readonly numBlocks?: number
+  readonly maxNumSeqs?: number
+  readonly maxNumBatchedTokens?: number
+  readonly maxModelLen?: number
+  readonly prefixCaching?: 'on' | 'off'
+  readonly hooks?: 'additive' | 'after-launch'
+  readonly device?: string
+  readonly tp?: number
+}
+
+const roles: Readonly<Record<string, ConnectorRole>> = {
+  prefill: 'producer',
+  decode: 'consumer',
+  both: 'both',
+  producer: 'producer',
+  consumer: 'consumer',
+  kv_producer: 'producer',
+  kv_consumer: 'consumer',
+  kv_both: 'both',
+}
+
+function configError(field: string, value: unknown, remedy: string): ConnectorError {
+  const shown = typeof value === 'string' ? `"${value}"` : String(value)
+  return new ConnectorError('ERR_KV_CONFIG', `${field} is ${shown}: ${remedy}`, {
+    field,
+    value: shown,
+    remedy,
+  })
+}
+
+function integer(field: string, value: number, min: number, max: number): number {
+  if (Number.isSafeInteger(value) && value >= min && value <= max) return value
+  throw configError(field, value, `use an integer from ${min} to ${max}`)
+}
+
+function oneOf<T extends string>(field: string, value: string, known: readonly T[]): T {
+  const found = known.find((word) => word === value)
+  if (found === undefined) throw configError(field, value, `use ${known.join(' or ')}`)
+  return found
+}
+
+function roleOf(field: string, word: unknown): ConnectorRole {
+  const role = typeof word === 'string' && Object.hasOwn(roles, word) ? roles[word] : undefined
+  if (role === undefined) throw configError(field, word, 'use prefill, decode or both')
+  return role
+}
+
+function resolveRole(options: EngineSettingOptions): ConnectorRole {
+  const fileWord = options.config?.['role']
+  const fileRole = fileWord === undefined ? null : roleOf('config role', fileWord)
+  const flagRole = options.role === undefined ? null : roleOf('role', options.role)
+  if (fileRole !== null && flagRole !== null && fileRole !== flagRole) {
+    const remedy = `the configuration file says ${fileRole}; make them equal or name one only`
+    throw configError('role', options.role, remedy)
+  }
+  return flagRole ?? fileRole ?? 'both'
+}
+
+function refuseUnsupported(options: EngineSettingOptions): void {
+  const { device = 'cpu', tp = 1 } = options
+  integer('tp', tp, 1, 1_024)
+  const capability = tp !== 1 ? `tp ${tp}` : device !== 'cpu' ? `device ${device}` : null
+  if (capability === null) return
+  throw new ConnectorError(
+    'ERR_KV_UNSUPPORTED',
+    `${capability} is not supported by the reference engine; use tp 1 and device cpu`,
+    { capability },
+  )
+}
+
+/**
+ * The engine's part of the configuration, complete.
+ * @throws ConnectorError ERR_KV_CONFIG, ERR_KV_UNSUPPORTED.
+ */
+export function resolveSettings(options: EngineSettingOptions): EngineSettings {
+  refuseUnsupported(options)
+  const { model = 'tiny', timeScale = 1 } = options
+  const kvScale = integer('kvScale', options.kvScale ?? 1, 1, 1_024)
+  resolveModel(model, kvScale)
+  const preset = modelPresets[model as keyof typeof modelPresets]
+  const blockTokens = integer('blockSize', options.blockSize ?? 16, 1, engineLimits.blockTokensMax)
+  const blockCount = integer(
+    'numBlocks',
+    options.numBlocks ?? preset.blockCount,
+    1,
+    engineLimits.blockCountMax,
+  )
+  const capacity = Math.min(blockCount * blockTokens, engineLimits.maxModelLenMax)
+  const wanted = options.maxModelLen ?? Math.min(preset.maxModelLen, capacity)
+  if (wanted > capacity) {
+    const remedy = `${blockCount} blocks of ${blockTokens} tokens hold ${capacity}; raise numBlocks or lower it`
+    throw configError('maxModelLen', wanted, remedy)
+  }
+  if (!Number.isFinite(timeScale) || timeScale < 0 || timeScale > 1_000) {
+    throw configError('timeScale', timeScale, 'use a number from 0 to 1000')
+  }
+  const { maxNumSeqs = 64, maxNumBatchedTokens = 2_048 } = options
+  return {
+    role: resolveRole(options),
+    model,
+    kvScale,
+    timeScale,
+    blockTokens,
+    blockCount,
+    maxNumSeqs: integer('maxNumSeqs', maxNumSeqs, 1, engineLimits.maxNumSeqsMax),
+    maxNumBatchedTokens: integer(
+      'maxNumBatchedTokens',
+      maxNumBatchedTokens,
+      1,
+      engineLimits.maxModelLenMax,
+    ),
+    maxModelLen: integer('maxModelLen', wanted, 2, engineLimits.maxModelLenMax),
+    isPrefixCachingOn:
+      oneOf('prefixCaching', options.prefixCaching ?? 'on', ['on', 'off']) === 'on',
+    hooks: oneOf('hooks', options.hooks ?? 'after-launch', ['additive', 'after-launch']),
+  }
+}
+
+/** The connector's part; null without a connector. */
+function resolveConnectorConfig(
+  options: EngineSettingOptions,
+  role: ConnectorRole,
+): KvferryConfig | null {
+  const file = options.config ?? {}
+  const connector = options.connector ?? file['connector']
+  if (connector === undefined) {
+    if (options.config !== undefined) return parseConfig({ ...file, role })
+    if (role === 'both') return null
+    throw configError('connector', 'missing', `role ${role} needs one; use --connector pull`)
+  }
+  const { engineId, sideChannelPort } = options
+  const fileChannel = file['sideChannel'] as Readonly<Record<string, unknown>> | undefined
+  const fileOptions = file['options'] as Readonly<Record<string, unknown>> | undefined
+  return parseConfig({
+    ...file,
+    connector,
+    role,
+    ...(engineId === undefined ? {} : { engineId }),
+    ...(sideChannelPort === undefined
+      ? {}
+      : { sideChannel: { ...fileChannel, port: sideChannelPort } }),
+    ...(options.options === undefined ? {} : { options: { ...fileOptions, ...options.options } }),
+  })
+}
+
+/**
+ * Flags, file and defaults as one configuration of the core.
+ * @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy; ERR_KV_UNSUPPORTED.
+ */
+export function resolveCoreConfig(options: EngineSettingOptions, incarnation: string): CoreConfig {
+  const settings = resolveSettings(options)
+  const kvferry = resolveConnectorConfig(options, settings.role)
+  const engineId = kvferry?.engineId ?? options.engineId ?? `engine-${incarnation.slice(0, 8)}`
+  if (!/^[A-Za-z0-9._-]{1,128}$/.test(engineId)) {
+    throw configError('engineId', engineId, 'use 1 to 128 characters out of A-Z a-z 0-9 . _ -')
+  }
+  return { engineId, incarnation, settings, kvferry }
+}

@@ -1,0 +1,158 @@
+/**
+ * `POST /v1/completions`: from the body to an answer or a stream of events. A caller that disconnects
+ * aborts its request. Stream headers leave with the first token, so that a request which fails before it
+ * still gets a proper status. Buffers at most one small chunk per token that a slow caller didn't read.
+ */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Clock } from '@kvferry/connector-api'
+import {
+  describeAnswer,
+  describeEndChunk,
+  describeTokenChunk,
+  describeUsageChunk,
+} from './completion-answer.ts'
+import {
+  parseCompletionRequest,
+  type CompletionLimits,
+  type CompletionRequest,
+} from './completion-request.ts'
+import { describeError, fromCoreError, HttpError } from './http-error.ts'
+import type { EndEvent, OpenRequests, RequestSink } from './open-requests.ts'
+import { nameRequest } from './request-id.ts'
+
+export interface CompletionParts {
+  readonly requests: OpenRequests
+  readonly clock: Clock
+  readonly limits: CompletionLimits
+  randomHex(byteCount: number): string
+}
+
+interface Call {
+  readonly reply: FastifyReply
+  readonly body: CompletionRequest
+  readonly head: { readonly id: string; readonly created: number; readonly model: string }
+  readonly wantsTimings: boolean
+}
+
+/** @throws HttpError for a body, id or load that is refused; fastify's error handler answers it. */
+export async function handleCompletion(
+  parts: CompletionParts,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const names = nameRequest(request.headers['x-request-id'], parts.randomHex)
+  const body = parseCompletionRequest(request.body, parts.limits)
+  const call: Call = {
+    reply,
+    body,
+    head: {
+      id: names.publicId,
+      created: Math.floor(Date.now() / 1_000),
+      model: parts.limits.model,
+    },
+    wantsTimings: request.headers['x-kvferry-timings'] === '1',
+  }
+  await new Promise<void>((resolve, reject) => {
+    const sink = body.isStream
+      ? streamSink(call, resolve, reject)
+      : wholeSink(call, resolve, reject)
+    parts.requests.open(
+      {
+        requestId: names.internalId,
+        promptTokens: body.promptTokens,
+        maxTokens: body.maxTokens,
+        kvTransferParams: body.kvTransferParams,
+        receivedAtMs: parts.clock.now(),
+      },
+      sink,
+    )
+    reply.raw.once('close', () => {
+      parts.requests.abandon(names.internalId)
+      resolve()
+    })
+  })
+  return reply
+}
+
+/** The error with which an ended request is answered, or null when it ended well. */
+function failureOf(end: EndEvent): HttpError | null {
+  if (end.error !== null) return fromCoreError(end.error)
+  if (end.finishReason !== 'abort') return null
+  return new HttpError(503, 'ERR_KV_CLOSED', 'the engine ended before the request did')
+}
+
+function wholeSink(
+  { body, head, reply, wantsTimings }: Call,
+  resolve: () => void,
+  reject: (error: HttpError) => void,
+): RequestSink {
+  let text = ''
+  return {
+    onToken(token) {
+      text += String.fromCharCode(token)
+    },
+    onEnd(end) {
+      const failure = failureOf(end)
+      if (failure !== null) {
+        reject(failure)
+        return
+      }
+      const promptTokenCount = body.promptTokens.length
+      const counts = { promptTokenCount, outputTokenCount: text.length }
+      void reply.send(describeAnswer({ ...head, ...counts, text, wantsTimings }, end))
+      resolve()
+    },
+    onFailure: reject,
+  }
+}
+
+function streamSink(
+  { body, head, reply, wantsTimings }: Call,
+  resolve: () => void,
+  reject: (error: HttpError) => void,
+): RequestSink {
+  let outputTokenCount = 0
+  const write = (chunk: unknown): void => {
+    reply.raw.write(`data: ${JSON.stringify(chunk)}\n\n`)
+  }
+  const finish = (): void => {
+    reply.raw.end('data: [DONE]\n\n')
+    resolve()
+  }
+  const fail = (failure: HttpError): void => {
+    if (outputTokenCount === 0) {
+      reject(failure)
+      return
+    }
+    write(describeError(failure))
+    finish()
+  }
+  return {
+    onToken(token) {
+      if (outputTokenCount === 0) openStream(reply)
+      outputTokenCount++
+      write(describeTokenChunk(head, String.fromCharCode(token)))
+    },
+    onEnd(end) {
+      const failure = failureOf(end)
+      if (failure !== null) {
+        fail(failure)
+        return
+      }
+      write(describeEndChunk(head, end, wantsTimings))
+      const counts = { promptTokenCount: body.promptTokens.length, outputTokenCount }
+      if (body.includeUsage) write(describeUsageChunk({ ...head, ...counts }, end))
+      finish()
+    },
+    onFailure: fail,
+  }
+}
+
+function openStream(reply: FastifyReply): void {
+  reply.hijack()
+  reply.raw.writeHead(200, {
+    'content-type': 'text/event-stream; charset=utf-8',
+    'cache-control': 'no-cache',
+    connection: 'keep-alive',
+  })
+}

@@ -1,0 +1,81 @@
+/**
+ * The engine's HTTP face: routes, limits, error answers. Runs on the main thread; knows the core only as
+ * `CoreClient`, so a step never waits for a slow caller.
+ */
+import { fastify, type FastifyInstance } from 'fastify'
+import type { Clock, Logger } from '@kvferry/connector-api'
+import type { CoreClient } from '../core/core-messages.ts'
+import { engineLimits } from '../limits.ts'
+import { handleCompletion } from './completion-handler.ts'
+import { describeError, HttpError, toHttpError } from './http-error.ts'
+import type { OpenRequests } from './open-requests.ts'
+
+export interface ServerParts {
+  readonly core: CoreClient
+  readonly requests: OpenRequests
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly maxModelLen: number
+  readonly hasDebugEndpoints: boolean
+  randomHex(byteCount: number): string
+}
+
+/** The application, not yet listening. */
+export function createServer(parts: ServerParts): FastifyInstance {
+  const app = fastify({
+    bodyLimit: engineLimits.bodySizeBytesMax,
+    forceCloseConnections: 'idle',
+    logger: false,
+  })
+  app.setErrorHandler((error, request, reply) => {
+    const failure = toHttpError(error)
+    if (failure.code === 'internal_error') {
+      parts.logger.error('request failed', { url: request.url, error: String(error) })
+    }
+    if (failure.status === 429) void reply.header('retry-after', '1')
+    void reply.status(failure.status).send(describeError(failure))
+  })
+  app.setNotFoundHandler((request, reply) => {
+    const message = `${request.method} ${request.url} does not exist`
+    void reply.status(404).send(describeError(new HttpError(404, 'not_found', message)))
+  })
+  addOpenAiRoutes(app, parts)
+  addStateRoutes(app, parts)
+  if (parts.hasDebugEndpoints) app.get('/kvferry/v1/debug', () => parts.core.debug())
+  return app
+}
+
+function addOpenAiRoutes(app: FastifyInstance, parts: ServerParts): void {
+  const { clock, maxModelLen, randomHex, requests } = parts
+  const { model } = parts.core.peer
+  const completion = { requests, clock, randomHex, limits: { model, maxModelLen } }
+  app.post('/v1/completions', (request, reply) => handleCompletion(completion, request, reply))
+  app.post('/v1/chat/completions', () => {
+    const message = 'chat completions are not available in this version; use /v1/completions'
+    throw new HttpError(404, 'ERR_KV_UNSUPPORTED', message)
+  })
+  app.get('/v1/models', () => ({
+    object: 'list',
+    data: [
+      { id: model, object: 'model', created: 0, owned_by: 'kvferry', max_model_len: maxModelLen },
+    ],
+  }))
+}
+
+function addStateRoutes(app: FastifyInstance, parts: ServerParts): void {
+  const { core, requests } = parts
+  app.get('/health', (_request, reply) => {
+    const isHealthy = requests.state !== 'failed'
+    return reply.status(isHealthy ? 200 : 503).send({ status: isHealthy ? 'ok' : 'failed' })
+  })
+  app.get('/ready', (_request, reply) => {
+    const isReady = requests.state === 'serving'
+    return reply.status(isReady ? 200 : 503).send({ status: requests.state })
+  })
+  app.get('/metrics', async (_request, reply) => {
+    const text = await core.metricsText()
+    return reply.type('text/plain; version=0.0.4; charset=utf-8').send(text)
+  })
+  app.get('/kvferry/v1/peer', () => core.peer)
+  app.get('/kvferry/v1/stats', () => core.stats())
+}
