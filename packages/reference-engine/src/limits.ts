@@ -37,8 +37,10 @@ export const engineLimits = {
   distributionSampleCountMax: 16_384,
   /** Observations listed as `samples` in a distribution. */
   distributionSamplesListedMax: 1_000,
-  /** Share of a request's blocks that each decode step digests again is 1 / this. */
+  /** Share of a request's tokens that each decode step digests again is 1 / this … */
   rotatingDigestShare: 64,
+  /** … in groups of this many tokens (a usual block). Changing either changes every text. */
+  rotatingDigestTokens: 16,
 } as const
 
 assert(

@@ -57,7 +57,7 @@ export class Forward {
   }
 
   async run(chunks: readonly ScheduledChunk[]): Promise<ForwardResult> {
-    const plans = chunks.map((chunk) => planReads(chunk, this.#caches.blockTokens))
+    const plans = chunks.map((chunk) => planReads(chunk))
     const loadedRanges = plans.flatMap(({ loaded }) => (loaded === null ? [] : [loaded]))
     const writtenRanges = plans.flatMap(({ written }) => written)
     const unknown = plans.flatMap(({ chunk, loaded, written }) => [

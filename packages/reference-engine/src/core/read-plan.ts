@@ -4,7 +4,8 @@
  * recomputed doesn't show in the text.
  *
  * - first token: every slot of the prompt, each read once, in the step that made it valid
- * - later tokens: the slot written last, and a rotating 1/64 of the blocks
+ * - later tokens: the slot written last, and a rotating 1/64 of all earlier ones, in groups of a fixed
+ *   size, so that the block size doesn't show either
  * - last token: every slot again
  */
 import { engineLimits } from '../limits.ts'
@@ -24,14 +25,14 @@ export interface ReadPlan {
   readonly isPromptSum: boolean
 }
 
-export function planReads(chunk: ScheduledChunk, blockTokens: number): ReadPlan {
+export function planReads(chunk: ScheduledChunk): ReadPlan {
   const { request, end } = chunk
   const isSampled = end === request.tokenCount
   const load = request.unverifiedLoad
   const loaded = load === null ? null : { request, start: load.start, end: load.end }
   const isPromptSum = request.digestedCount < request.promptTokenCount && !hasFirstToken(chunk)
   if (!isPromptSum) {
-    const written = isSampled ? laterReads(chunk, blockTokens) : []
+    const written = isSampled ? laterReads(chunk) : []
     return { chunk, loaded, keptEnd: loaded?.start ?? 0, written, isSampled, isPromptSum }
   }
   const readEnd = Math.min(end, request.promptTokenCount)
@@ -51,15 +52,13 @@ export function planReads(chunk: ScheduledChunk, blockTokens: number): ReadPlan 
 /** Preempted after its first token: the prompt's sum was used and is not needed again. */
 const hasFirstToken = ({ request }: ScheduledChunk): boolean => request.outputTokenCount > 0
 
-function laterReads({ request, end }: ScheduledChunk, blockTokens: number): SlotRange[] {
+function laterReads({ request, end }: ScheduledChunk): SlotRange[] {
   const outputIndex = request.outputTokenCount
   if (outputIndex === request.maxTokens - 1) return [{ request, start: 0, end }]
-  const share = engineLimits.rotatingDigestShare
-  const lastBlock = Math.floor((end - 1) / blockTokens)
+  const { rotatingDigestShare: share, rotatingDigestTokens: groupTokens } = engineLimits
   const ranges: SlotRange[] = []
-  for (let index = outputIndex % share; index <= lastBlock; index += share) {
-    const start = index * blockTokens
-    ranges.push({ request, start, end: Math.min(start + blockTokens, end) })
+  for (let start = (outputIndex % share) * groupTokens; start < end; start += share * groupTokens) {
+    ranges.push({ request, start, end: Math.min(start + groupTokens, end) })
   }
   const isLastRead = ranges.at(-1)?.end === end
   return isLastRead ? ranges : [...ranges, { request, start: end - 1, end }]
