@@ -1,0 +1,205 @@
+/**
+ * Bounded little-endian writer and reader, the only code of this package that touches raw bytes. The
+ * writer refuses values that would not survive the trip (RangeError: the caller's mistake); the reader
+ * trusts nothing: every length is checked against what is left and against the caller's bound, and
+ * anything wrong is ERR_KV_MESSAGE_INVALID.
+ */
+import { ConnectorError } from '@kvferry/connector-api'
+
+const encoder = new TextEncoder()
+// ignoreBOM keeps a leading U+FEFF, which would otherwise vanish and change an id.
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+export const utf8Size = (text: string): number => encoder.encode(text).length
+
+export class ByteWriter {
+  readonly #sizeMax: number
+  #bytes = new Uint8Array(256)
+  #view = new DataView(this.#bytes.buffer)
+  #size = 0
+
+  constructor(sizeMax: number) {
+    this.#sizeMax = sizeMax
+  }
+
+  u8(value: number): this {
+    checkInteger(value, 0xff)
+    const at = this.#reserve(1)
+    this.#view.setUint8(at, value)
+    return this
+  }
+
+  u16(value: number): this {
+    checkInteger(value, 0xffff)
+    const at = this.#reserve(2)
+    this.#view.setUint16(at, value, true)
+    return this
+  }
+
+  u32(value: number): this {
+    checkInteger(value, 0xffff_ffff)
+    const at = this.#reserve(4)
+    this.#view.setUint32(at, value, true)
+    return this
+  }
+
+  f64(value: number): this {
+    if (!Number.isFinite(value)) throw new RangeError(`${value} is not finite`)
+    const at = this.#reserve(8)
+    this.#view.setFloat64(at, value, true)
+    return this
+  }
+
+  /** Bytes without a length: the reader knows it. */
+  fixed(bytes: Uint8Array): this {
+    const at = this.#reserve(bytes.length)
+    this.#bytes.set(bytes, at)
+    return this
+  }
+
+  bytes(bytes: Uint8Array): this {
+    return this.u32(bytes.length).fixed(bytes)
+  }
+
+  string(text: string): this {
+    const bytes = encoder.encode(text)
+    return this.u16(bytes.length).fixed(bytes)
+  }
+
+  u32List(values: Uint32Array): this {
+    this.u32(values.length)
+    let at = this.#reserve(4 * values.length)
+    for (const value of values) {
+      this.#view.setUint32(at, value, true)
+      at += 4
+    }
+    return this
+  }
+
+  /** A copy of exactly what was written. */
+  finish(): Uint8Array {
+    return this.#bytes.slice(0, this.#size)
+  }
+
+  #reserve(size: number): number {
+    const at = this.#size
+    const needed = at + size
+    if (needed > this.#sizeMax) throw new RangeError(`message exceeds ${this.#sizeMax} bytes`)
+    if (needed > this.#bytes.length) {
+      const grown = new Uint8Array(Math.max(needed, 2 * this.#bytes.length))
+      grown.set(this.#bytes)
+      this.#bytes = grown
+      this.#view = new DataView(grown.buffer)
+    }
+    this.#size = needed
+    return at
+  }
+}
+
+export class ByteReader {
+  readonly #bytes: Uint8Array
+  readonly #view: DataView
+  readonly #where: string
+  #at = 0
+
+  /** `where` names the message in errors. */
+  constructor(bytes: Uint8Array, where: string) {
+    this.#bytes = bytes
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+    this.#where = where
+  }
+
+  u8(): number {
+    return this.#view.getUint8(this.#take(1))
+  }
+
+  u16(): number {
+    return this.#view.getUint16(this.#take(2), true)
+  }
+
+  u32(): number {
+    return this.#view.getUint32(this.#take(4), true)
+  }
+
+  /** A finite, non-negative number (all our durations). */
+  f64(): number {
+    const value = this.#view.getFloat64(this.#take(8), true)
+    if (!Number.isFinite(value) || value < 0) this.fail(`number ${value} out of range`)
+    return value
+  }
+
+  /** A count that the caller will loop over. */
+  count(max: number): number {
+    const value = this.u32()
+    if (value > max) this.fail(`count ${value} exceeds ${max}`)
+    return value
+  }
+
+  fixed(size: number): Uint8Array {
+    const at = this.#take(size)
+    return this.#bytes.slice(at, at + size)
+  }
+
+  bytes(sizeMax: number): Uint8Array {
+    return this.fixed(this.count(sizeMax))
+  }
+
+  string(sizeMax: number): string {
+    const size = this.u16()
+    if (size > sizeMax) this.fail(`string of ${size} bytes exceeds ${sizeMax}`)
+    return this.#text(this.#take(size), size)
+  }
+
+  /** Everything that is left, as text. */
+  rest(sizeMax: number): string {
+    const size = this.#bytes.length - this.#at
+    if (size > sizeMax) this.fail(`string of ${size} bytes exceeds ${sizeMax}`)
+    return this.#text(this.#take(size), size)
+  }
+
+  u32List(countMax: number): Uint32Array {
+    const count = this.count(countMax)
+    let at = this.#take(4 * count)
+    const values = new Uint32Array(count)
+    for (let index = 0; index < count; index++) {
+      values[index] = this.#view.getUint32(at, true)
+      at += 4
+    }
+    return values
+  }
+
+  /** Nothing may follow: trailing bytes are a message that we misunderstood. */
+  end(): void {
+    const left = this.#bytes.length - this.#at
+    if (left !== 0) this.fail(`${left} bytes too many`)
+  }
+
+  /** @throws ConnectorError ERR_KV_MESSAGE_INVALID, always. */
+  fail(reason: string): never {
+    throw new ConnectorError('ERR_KV_MESSAGE_INVALID', `${this.#where}: ${reason}`, {
+      where: this.#where,
+      reason,
+    })
+  }
+
+  #take(size: number): number {
+    const at = this.#at
+    if (size > this.#bytes.length - at) this.fail(`ends after ${this.#bytes.length} bytes`)
+    this.#at = at + size
+    return at
+  }
+
+  #text(at: number, size: number): string {
+    try {
+      return decoder.decode(this.#bytes.subarray(at, at + size))
+    } catch {
+      return this.fail('text is not UTF-8')
+    }
+  }
+}
+
+function checkInteger(value: number, max: number): void {
+  if (!Number.isInteger(value) || value < 0 || value > max) {
+    throw new RangeError(`${value} is not an integer in 0..${max}`)
+  }
+}

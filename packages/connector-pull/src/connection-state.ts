@@ -1,0 +1,246 @@
+/**
+ * The consumer's connection to one life of one producer, as a pure machine: associate over the side
+ * channel, exchange facts, add the peer to the agent; then carry loads until the association ends, and
+ * forget the peer only when no READ from it is open. Loads that wait share one handshake; its failure
+ * fails those that wait, and the next load tries again. Called by peer-connections.ts.
+ */
+import {
+  ConnectorError,
+  assertNever,
+  type AnyConnectorError,
+  type Association,
+  type BlockTableHandle,
+  type EngineId,
+  type Incarnation,
+  type PeerHandle,
+} from '@kvferry/connector-api'
+import { connectionTransitions } from './connection-transitions.ts'
+import { compareFacts, type PeerFacts } from './facts.ts'
+import { closed, peerUnavailable } from './failures.ts'
+import type { HandshakeGrant, HandshakeReply } from './messages.ts'
+import { checked, refuse, type Step } from './transition-table.ts'
+
+/** What a load needs to read from the peer. */
+export interface PeerLink {
+  readonly association: Association
+  readonly peer: PeerHandle
+  readonly table: BlockTableHandle
+  readonly blockCount: number
+  readonly token: Uint8Array
+}
+
+export type ConnectionState =
+  | { readonly kind: 'associating' }
+  | { readonly kind: 'exchanging'; readonly association: Association }
+  | { readonly kind: 'adding'; readonly association: Association }
+  /** Gave up while the agent was adding the peer: what it adds is removed again. */
+  | { readonly kind: 'abandoning' }
+  /** Handshake complete, no READ has succeeded yet: the producer still polls for us. */
+  | { readonly kind: 'ready'; readonly link: PeerLink }
+  | { readonly kind: 'wired'; readonly link: PeerLink }
+  /** The association ended while READs are open. */
+  | { readonly kind: 'draining'; readonly peer: PeerHandle }
+  | { readonly kind: 'removing' }
+  | { readonly kind: 'ended' }
+
+export type ConnectionEvent =
+  | { readonly kind: 'associate-end'; readonly association: Association }
+  | { readonly kind: 'exchange-end'; readonly reply: HandshakeReply }
+  | { readonly kind: 'add-end'; readonly link: PeerLink }
+  /** One of the three steps above failed. */
+  | { readonly kind: 'handshake-fail'; readonly error: AnyConnectorError }
+  | { readonly kind: 'deadline' }
+  | { readonly kind: 'association-end' }
+  /** A READ from this peer ended done. */
+  | { readonly kind: 'read-end' }
+  /** No READ from this peer is open. */
+  | { readonly kind: 'idle' }
+  | { readonly kind: 'remove-end' }
+  | { readonly kind: 'close' }
+
+export type ConnectionEffect =
+  | { readonly kind: 'exchange'; readonly association: Association }
+  | { readonly kind: 'add'; readonly association: Association; readonly grant: HandshakeGrant }
+  /** Loads that wait may start. */
+  | { readonly kind: 'announce-ready'; readonly link: PeerLink }
+  | { readonly kind: 'fail-waiting'; readonly error: AnyConnectorError }
+  | { readonly kind: 'tell-wired'; readonly association: Association }
+  | { readonly kind: 'remove'; readonly peer: PeerHandle }
+
+export interface ConnectionContext {
+  readonly engineId: EngineId
+  readonly incarnation: Incarnation
+  readonly facts: PeerFacts
+  readonly handshakeTimeoutMs: number
+}
+
+type ConnectionStep = Step<ConnectionState, ConnectionEffect>
+type Handshaking = Extract<ConnectionState, { kind: 'associating' | 'exchanging' | 'adding' }>
+type Connected = Extract<ConnectionState, { kind: 'ready' | 'wired' }>
+
+const machine = 'connection'
+const ended: ConnectionState = { kind: 'ended' }
+
+const stay = (state: ConnectionState): ConnectionStep => ({ state, effects: [] })
+
+function step(
+  state: ConnectionState,
+  event: ConnectionEvent,
+  _now: unknown,
+  context: ConnectionContext,
+): ConnectionStep {
+  switch (state.kind) {
+    case 'associating':
+    case 'exchanging':
+    case 'adding':
+      return stepHandshaking(state, event, context)
+    case 'abandoning':
+      if (event.kind === 'add-end') return remove(event.link.peer)
+      return event.kind === 'handshake-fail' ? stay(ended) : stay(state)
+    case 'ready':
+    case 'wired':
+      return stepConnected(state, event)
+    case 'draining':
+      return event.kind === 'idle' || event.kind === 'close' ? remove(state.peer) : stay(state)
+    case 'removing':
+      return event.kind === 'remove-end' ? stay(ended) : stay(state)
+    case 'ended':
+      // The side channel's answers to a handshake that was given up.
+      return stay(state)
+    default:
+      return assertNever(state)
+  }
+}
+
+const remove = (peer: PeerHandle): ConnectionStep => ({
+  state: { kind: 'removing' },
+  effects: [{ kind: 'remove', peer }],
+})
+
+function stepHandshaking(
+  state: Handshaking,
+  event: ConnectionEvent,
+  context: ConnectionContext,
+): ConnectionStep {
+  switch (event.kind) {
+    case 'associate-end':
+      return associated(event.association, context)
+    case 'exchange-end':
+      return exchanged(state, event.reply, context)
+    case 'add-end':
+      return {
+        state: { kind: 'ready', link: event.link },
+        effects: [{ kind: 'announce-ready', link: event.link }],
+      }
+    case 'handshake-fail':
+      return { state: ended, effects: [{ kind: 'fail-waiting', error: event.error }] }
+    case 'deadline':
+      return giveUp(state, timedOut(context))
+    case 'association-end':
+      return giveUp(state, peerUnavailable(context.engineId))
+    case 'close':
+      return giveUp(state, closed('connector'))
+    case 'read-end':
+    case 'idle':
+    case 'remove-end':
+      return refuse(machine, state, event)
+    default:
+      return assertNever(event)
+  }
+}
+
+function giveUp(state: Handshaking, error: AnyConnectorError): ConnectionStep {
+  return {
+    state: state.kind === 'adding' ? { kind: 'abandoning' } : ended,
+    effects: [{ kind: 'fail-waiting', error }],
+  }
+}
+
+/** Another life of the engine holds none of the blocks that the handoff names. */
+function associated(association: Association, context: ConnectionContext): ConnectionStep {
+  const { engineId, incarnation: expected } = context
+  const actual = association.peer.incarnation
+  if (actual !== expected) {
+    const error = new ConnectorError(
+      'ERR_KV_WRONG_EPOCH',
+      `${engineId} is now incarnation ${actual}, the handoff is of ${expected}`,
+      { engineId, expected, actual },
+    )
+    return { state: ended, effects: [{ kind: 'fail-waiting', error }] }
+  }
+  return {
+    state: { kind: 'exchanging', association },
+    effects: [{ kind: 'exchange', association }],
+  }
+}
+
+function exchanged(
+  state: Handshaking,
+  reply: HandshakeReply,
+  context: ConnectionContext,
+): ConnectionStep {
+  if (state.kind !== 'exchanging') return refuse(machine, state, { kind: 'exchange-end' })
+  const { association } = state
+  if (reply.grant !== null && compareFacts(context.facts, reply.facts) === null) {
+    return {
+      state: { kind: 'adding', association },
+      effects: [{ kind: 'add', association, grant: reply.grant }],
+    }
+  }
+  return {
+    state: ended,
+    effects: [{ kind: 'fail-waiting', error: incompatible(reply.facts, context) }],
+  }
+}
+
+function incompatible(
+  remote: PeerFacts,
+  { facts, engineId }: ConnectionContext,
+): AnyConnectorError {
+  const mismatch = compareFacts(facts, remote) ?? {
+    field: 'verdict',
+    local: 'accepted',
+    remote: 'refused',
+  }
+  return new ConnectorError(
+    'ERR_KV_PEER_INCOMPATIBLE',
+    `${mismatch.field} is ${mismatch.local} here and ${mismatch.remote} on ${engineId}`,
+    { peer: engineId, ...mismatch },
+  )
+}
+
+function stepConnected(state: Connected, event: ConnectionEvent): ConnectionStep {
+  const { link } = state
+  switch (event.kind) {
+    case 'read-end':
+      if (state.kind === 'wired') return stay(state)
+      return {
+        state: { kind: 'wired', link },
+        effects: [{ kind: 'tell-wired', association: link.association }],
+      }
+    case 'idle':
+      return stay(state)
+    case 'association-end':
+      return stay({ kind: 'draining', peer: link.peer })
+    case 'close':
+      return remove(link.peer)
+    case 'associate-end':
+    case 'exchange-end':
+    case 'add-end':
+    case 'handshake-fail':
+    case 'deadline':
+    case 'remove-end':
+      return refuse(machine, state, event)
+    default:
+      return assertNever(event)
+  }
+}
+
+const timedOut = ({ engineId, handshakeTimeoutMs }: ConnectionContext): AnyConnectorError =>
+  new ConnectorError('ERR_KV_DEADLINE', `handshake with ${engineId} took too long`, {
+    what: `handshake with ${engineId}`,
+    deadlineMs: handshakeTimeoutMs,
+  })
+
+/** Pure. @throws InvariantError for an event that the state can't receive. */
+export const stepConnection = checked(machine, connectionTransitions, step)

@@ -1,0 +1,52 @@
+/**
+ * The connector as engines load it: name, capabilities, options, the two halves. What the first version
+ * does not support is refused here, before anything is registered.
+ */
+import type {
+  ConnectorCapabilities,
+  ConnectorFactory,
+  ConnectorScheduler,
+  ConnectorWorker,
+  Rank,
+  SchedulerComponents,
+  WorkerComponents,
+} from '@kvferry/connector-api'
+import { unsupported } from './failures.ts'
+import { parsePullOptions } from './options.ts'
+import { PullScheduler } from './scheduler.ts'
+import { PullWorker } from './worker.ts'
+
+export const pullCapabilities: ConnectorCapabilities = {
+  transferMode: 'pull',
+  dispatch: 'sequential',
+  isBidirectional: false,
+  isProgressive: false,
+  tensorParallel: 'single',
+  groupCountMax: 1,
+  supportsDifferentBlockSizes: false,
+  supportsLora: false,
+  supportsMultimodal: false,
+  supportsParallelSampling: false,
+}
+
+/** The consumer READs the producer's blocks. `connector: pull` loads it. */
+export const pull: ConnectorFactory = {
+  name: 'pull',
+  capabilities: pullCapabilities,
+  parseOptions: (options) => ({ ...parsePullOptions(options) }),
+  createScheduler(components: SchedulerComponents): ConnectorScheduler {
+    return new PullScheduler(components, parsePullOptions(components.config.options))
+  },
+  /** @throws ConnectorError ERR_KV_UNSUPPORTED (TP or PP above 1, host staging), ERR_KV_CONFIG. */
+  createWorker(components: WorkerComponents, rank: Rank): ConnectorWorker {
+    const options = parsePullOptions(components.config.options)
+    if (rank.tpSize !== 1 || rank.ppSize !== 1) {
+      const sizes = `TP ${rank.tpSize}, PP ${rank.ppSize}`
+      throw unsupported('tensorParallel', `pull serves one rank per engine, not ${sizes}`)
+    }
+    if (components.config.bufferDevice === 'host') {
+      throw unsupported('bufferDevice', 'pull reads device blocks in place; it stages nothing')
+    }
+    return new PullWorker(components, options, rank)
+  },
+}

@@ -1,0 +1,111 @@
+/**
+ * What two engines must agree on before one may read the other's blocks: collected once per worker,
+ * exchanged in the handshake, compared field by field. The first difference is named with both values,
+ * since "incompatible" alone helps nobody who has two config files to compare.
+ */
+import { limits, type KvCacheLayout, type Rank } from '@kvferry/connector-api'
+import type { ByteReader, ByteWriter } from './bytes.ts'
+import { pullLimits } from './limits.ts'
+
+export interface RegionFacts {
+  readonly name: string
+  readonly blockSizeBytes: number
+}
+
+export interface PeerFacts {
+  readonly connector: string
+  readonly transferMode: string
+  readonly model: string
+  readonly dtype: string
+  readonly layout: string
+  readonly layerCount: number
+  readonly kvHeadCount: number
+  readonly headSize: number
+  readonly blockTokens: number
+  readonly tpSize: number
+  readonly ppSize: number
+  readonly regions: readonly RegionFacts[]
+}
+
+const textFields = ['connector', 'transferMode', 'model', 'dtype', 'layout'] as const
+const countFields = [
+  'layerCount',
+  'kvHeadCount',
+  'headSize',
+  'blockTokens',
+  'tpSize',
+  'ppSize',
+] as const
+
+/** A field in which two engines differ, with both values. */
+export interface FactMismatch {
+  readonly field: string
+  readonly local: string
+  readonly remote: string
+}
+
+export function factsOf(caches: KvCacheLayout, rank: Rank): PeerFacts {
+  return {
+    connector: 'pull',
+    transferMode: 'pull',
+    model: caches.model,
+    dtype: caches.dtype,
+    layout: caches.layout,
+    layerCount: caches.layerCount,
+    kvHeadCount: caches.kvHeadCount,
+    headSize: caches.headSize,
+    blockTokens: caches.blockTokens,
+    tpSize: rank.tpSize,
+    ppSize: rank.ppSize,
+    regions: caches.regions.map(({ name, blockSizeBytes }) => ({ name, blockSizeBytes })),
+  }
+}
+
+/** The first difference, or null. Cheap causes of the others come first (the model before its layers). */
+export function compareFacts(local: PeerFacts, remote: PeerFacts): FactMismatch | null {
+  for (const field of [...textFields, ...countFields]) {
+    if (local[field] !== remote[field]) {
+      return { field, local: String(local[field]), remote: String(remote[field]) }
+    }
+  }
+  if (local.regions.length !== remote.regions.length) {
+    return {
+      field: 'regionCount',
+      local: String(local.regions.length),
+      remote: String(remote.regions.length),
+    }
+  }
+  for (const [index, region] of local.regions.entries()) {
+    const other = remote.regions[index]!
+    for (const field of ['name', 'blockSizeBytes'] as const) {
+      if (region[field] !== other[field]) {
+        return {
+          field: `regions[${index}].${field}`,
+          local: String(region[field]),
+          remote: String(other[field]),
+        }
+      }
+    }
+  }
+  return null
+}
+
+export function writeFacts(writer: ByteWriter, facts: PeerFacts): void {
+  for (const field of textFields) writer.string(facts[field])
+  for (const field of countFields) writer.u32(facts[field])
+  writer.u32(facts.regions.length)
+  for (const region of facts.regions) writer.string(region.name).u32(region.blockSizeBytes)
+}
+
+/** @throws ConnectorError ERR_KV_MESSAGE_INVALID. */
+export function readFacts(reader: ByteReader): PeerFacts {
+  const texts = textFields.map((field) => [field, reader.string(pullLimits.factSizeBytesMax)])
+  const counts = countFields.map((field) => [field, reader.u32()])
+  const regionCount = reader.count(limits.regionCountMax)
+  const regions: RegionFacts[] = []
+  for (let index = 0; index < regionCount; index++) {
+    const name = reader.string(pullLimits.factSizeBytesMax)
+    regions.push({ name, blockSizeBytes: reader.u32() })
+  }
+  return { ...Object.fromEntries([...texts, ...counts]), regions } as PeerFacts
+}

@@ -1,0 +1,41 @@
+/**
+ * Turns whatever a port threw into one of our typed errors, so that a failed load always has a code.
+ * A broken invariant passes through: it must end the process, not one request.
+ */
+import { ConnectorError, InvariantError, type AnyConnectorError } from '@kvferry/connector-api'
+
+/** @throws InvariantError when `cause` is one. */
+export function asConnectorError(
+  cause: unknown,
+  context: { readonly operation: string; readonly peer: string },
+): AnyConnectorError {
+  if (cause instanceof InvariantError) throw cause
+  if (ConnectorError.isInstance(cause)) return cause
+  const status = cause instanceof Error ? cause.message : String(cause)
+  return new ConnectorError(
+    'ERR_KV_TRANSFER_FAILED',
+    `${context.operation} with ${context.peer} failed: ${status}`,
+    { ...context, status },
+    { cause },
+  )
+}
+
+export function unsupported(capability: string, message: string): AnyConnectorError {
+  return new ConnectorError('ERR_KV_UNSUPPORTED', message, { capability })
+}
+
+export function limitExceeded(limit: string, value: number, max: number): AnyConnectorError {
+  return new ConnectorError('ERR_KV_LIMIT', `${limit}: ${value} exceeds ${max}`, {
+    limit,
+    value,
+    max,
+  })
+}
+
+export function closed(what: string): AnyConnectorError {
+  return new ConnectorError('ERR_KV_CLOSED', `${what} is closed`, { what })
+}
+
+export function peerUnavailable(peer: string): AnyConnectorError {
+  return new ConnectorError('ERR_KV_PEER_UNAVAILABLE', `no association with ${peer}`, { peer })
+}

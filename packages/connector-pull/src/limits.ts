@@ -1,0 +1,48 @@
+/**
+ * The bounds that only the pull protocol has; everything shared is in `limits` of connector-api. Each has
+ * a name, a unit and a reason, and the relations between them are asserted when this module loads.
+ */
+import { assert, limits } from '@kvferry/connector-api'
+
+export const pullLimits = {
+  /** Bytes of the metadata of one step. What does not fit travels with the next step. */
+  metadataSizeBytesMax: 16_777_216,
+  /** Entries in the metadata of one step: a load, a lease, an announcement and an end per request. */
+  metadataEntryCountMax: 4 * limits.requestCountMax,
+  /** Length of a host name or address (RFC 1035). */
+  hostSizeBytesMax: 255,
+  /** Length of one fact of the handshake (model name, layer name). */
+  factSizeBytesMax: 1_024,
+  /** Releases on their way to producers. Beyond it one is dropped: the lease's end frees the blocks. */
+  releasesInFlightMax: 1_024,
+  /** Load samples kept between two `getStats`; beyond it the oldest are dropped and counted. */
+  loadSampleCountMax: 8_192,
+  /**
+   * How long a producer remembers who read a lease to its end, so that a question that the notification
+   * overtook is still answered rightly: two answers' worth.
+   */
+  completedReadRetentionMs: 2 * limits.sideChannelTimeoutMs,
+  /** How long a producer polls for a consumer that shook hands and never said that it is wired up. */
+  wireUpTimeoutMs: 30_000,
+  /** How long a closing worker waits for its readers or its own READs. */
+  shutdownDrainMs: 5_000,
+  /** A token of an association: 128 bits. */
+  tokenSizeBytes: 16,
+  /** Token, version, kind and load id before the request id of a notification. */
+  notificationHeaderSizeBytes: 22,
+} as const
+
+assert(
+  pullLimits.notificationHeaderSizeBytes + limits.idSizeBytesMax <= limits.notificationSizeBytesMax,
+  'a read-done notification exceeds the limit',
+)
+assert(
+  // One load of the largest size, both block lists and its strings, must fit into one step.
+  8 * limits.blocksPerPostMax + 8 * limits.idSizeBytesMax + pullLimits.hostSizeBytesMax <=
+    pullLimits.metadataSizeBytesMax,
+  'a load may never fit into a step',
+)
+assert(
+  pullLimits.completedReadRetentionMs >= limits.sideChannelTimeoutMs,
+  'a completed read is forgotten before its question can arrive',
+)

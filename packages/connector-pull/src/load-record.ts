@@ -1,0 +1,78 @@
+/**
+ * What the consumer's worker half keeps of one load beside its state, the checks that an order must pass
+ * before anything is posted, and the sample that is left of it for the harness. Pure.
+ */
+import {
+  ConnectorError,
+  limits,
+  type AnyConnectorError,
+  type LoadSample,
+  type TransferTimes,
+} from '@kvferry/connector-api'
+import type { PeerLink } from './connection-state.ts'
+import { limitExceeded, unsupported } from './failures.ts'
+import type { LoadState } from './load-state.ts'
+import type { LoadOrder } from './metadata.ts'
+import type { PeerKey } from './peer-connections.ts'
+
+export interface LoadRecord {
+  readonly order: LoadOrder
+  readonly loadId: number
+  readonly peer: PeerKey
+  readonly bindAtMs: number
+  /** 0 when the connection was ready at once. */
+  handshakeMs: number
+  /** Set when the connection is ready. */
+  link: PeerLink | null
+  state: LoadState
+}
+
+export const blockCountOf = (order: LoadOrder): number => order.localBlockIds[0]?.length ?? 0
+
+/** Why an order can't be carried out on a table of `blockCount` blocks, or null. */
+export function orderError(order: LoadOrder, blockCount: number): AnyConnectorError | null {
+  const { localBlockIds, remoteBlockIds } = order
+  if (localBlockIds.length !== 1 || remoteBlockIds.length !== 1) {
+    return unsupported('groupCountMax', `load of ${localBlockIds.length} KV groups`)
+  }
+  const [local, remote] = [localBlockIds[0]!, remoteBlockIds[0]!]
+  if (local.length > limits.blocksPerPostMax) {
+    return limitExceeded('blocksPerPostMax', local.length, limits.blocksPerPostMax)
+  }
+  if (local.length === 0 || local.length !== remote.length) {
+    return invalidBlocks(`${remote.length} for ${local.length} local ones`)
+  }
+  return outOfRange(local, blockCount)
+}
+
+/** The first id that a table of `blockCount` blocks does not have. */
+export function outOfRange(ids: Uint32Array, blockCount: number): AnyConnectorError | null {
+  const wrong = ids.find((id) => id >= blockCount)
+  return wrong === undefined ? null : invalidBlocks(`block ${wrong} of ${blockCount}`)
+}
+
+function invalidBlocks(value: string): AnyConnectorError {
+  return new ConnectorError('ERR_KV_HANDOFF_INVALID', `handoff: remote_block_ids are ${value}`, {
+    field: 'remote_block_ids',
+    value,
+  })
+}
+
+const noTimes: TransferTimes = {
+  queuedUs: 0,
+  postUs: 0,
+  wireUs: 0,
+  descriptorsBeforeMerge: 0,
+  descriptorsAfterMerge: 0,
+  bytes: 0,
+}
+
+export function sampleOf(
+  record: LoadRecord,
+  times: TransferTimes | null,
+  completeAtMs: number,
+): LoadSample {
+  const { order, bindAtMs, handshakeMs } = record
+  const { requestId } = order
+  return { requestId, bindAtMs, handshakeMs, completeAtMs, ...(times ?? noTimes) }
+}

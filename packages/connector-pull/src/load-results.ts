@@ -1,0 +1,77 @@
+/**
+ * What ended loads leave behind until the engine fetches it: ids to report, failures with their blocks,
+ * samples for the harness. Owned by consumer-worker.ts. Every id passes here exactly once.
+ */
+import type {
+  AnyConnectorError,
+  BlockIds,
+  FailedLoad,
+  LoadSample,
+  RequestId,
+  WorkerComponents,
+} from '@kvferry/connector-api'
+import { pullLimits } from './limits.ts'
+import type { LoadOutcome } from './load-state.ts'
+import type { PullCounters } from './pull-counters.ts'
+
+export class LoadResults {
+  readonly #components: WorkerComponents
+  readonly #counters: PullCounters
+  #received: RequestId[] = []
+  #failed: FailedLoad[] = []
+  #samples: LoadSample[] = []
+
+  constructor(components: WorkerComponents, counters: PullCounters) {
+    this.#components = components
+    this.#counters = counters
+  }
+
+  /** Wakes the engine. An aborted load is only reported back: nobody waits for its verdict. */
+  add(load: { requestId: RequestId; blockIds: BlockIds }, outcome: LoadOutcome): void {
+    this.#received.push(load.requestId)
+    switch (outcome.kind) {
+      case 'loaded':
+        this.#counters.add('loadsDone')
+        break
+      case 'aborted':
+        this.#counters.add('loadsAborted')
+        break
+      case 'failed':
+        this.#fail(load, outcome.error)
+        break
+    }
+    this.#components.requestStep()
+  }
+
+  addSample(sample: LoadSample): void {
+    if (this.#samples.length >= pullLimits.loadSampleCountMax) {
+      this.#samples.shift()
+      this.#counters.add('loadSamplesDropped')
+    }
+    this.#samples.push(sample)
+  }
+
+  take(): { readonly received: RequestId[]; readonly failed: FailedLoad[] } {
+    const results = { received: this.#received, failed: this.#failed }
+    this.#received = []
+    this.#failed = []
+    return results
+  }
+
+  takeSamples(): LoadSample[] {
+    const samples = this.#samples
+    this.#samples = []
+    return samples
+  }
+
+  #fail(
+    { requestId, blockIds }: { requestId: RequestId; blockIds: BlockIds },
+    error: AnyConnectorError,
+  ): void {
+    const { logger, metrics } = this.#components
+    this.#failed.push({ requestId, blockIds, error })
+    this.#counters.add('loadsFailed')
+    metrics.add('kv_loads_failed_total', 1, { code: error.code })
+    logger.warn(`load failed: ${error.message}`, { requestId, code: error.code })
+  }
+}

@@ -1,0 +1,272 @@
+/**
+ * One load on the consumer's worker half, as a pure machine: wait for the connection, post the READ and
+ * ask the producer for the lease at the same time, and judge at the end. Two rules decide everything:
+ *
+ * - Nothing is reported before the READ has a final status: until then it may write into the blocks.
+ * - The bytes are good only if the producer held the blocks all the time that the READ ran: either a
+ *   lease granted to this load has not run out yet, or the producer, asked after the READ, says so.
+ *
+ * Called by consumer-worker.ts, which performs the effects in order.
+ */
+import {
+  assertNever,
+  instantPlus,
+  limits,
+  type AnyConnectorError,
+  type Instant,
+  type TransferHandle,
+  type TransferTimes,
+} from '@kvferry/connector-api'
+import { loadTransitions } from './load-transitions.ts'
+import { checked, refuse, type Step } from './transition-table.ts'
+
+/** What is known about the lease while the READ runs. */
+export type Grant =
+  | { readonly kind: 'asked' }
+  | { readonly kind: 'granted'; readonly validUntil: Instant }
+  | { readonly kind: 'refused'; readonly error: AnyConnectorError }
+  /** The question or its answer was lost. */
+  | { readonly kind: 'unanswered' }
+
+export type LoadOutcome =
+  | { readonly kind: 'loaded' }
+  | { readonly kind: 'failed'; readonly error: AnyConnectorError }
+  /** The engine gave the request up; its blocks are reported back without a verdict. */
+  | { readonly kind: 'aborted' }
+
+export type LoadState =
+  | { readonly kind: 'connecting' }
+  /** Handed to the agent in the same turn; no other event can come between. */
+  | { readonly kind: 'posting' }
+  | { readonly kind: 'reading'; readonly transfer: TransferHandle; readonly grant: Grant }
+  /** Past its deadline, and may still write: the blocks are in quarantine. */
+  | { readonly kind: 'overdue'; readonly transfer: TransferHandle; readonly grant: Grant }
+  /** Aborted by the engine while the READ may still write. */
+  | { readonly kind: 'draining'; readonly transfer: TransferHandle }
+  | { readonly kind: 'draining-overdue'; readonly transfer: TransferHandle }
+  /** The READ is done; the answer to a question asked *before* its end is awaited. */
+  | { readonly kind: 'awaiting-grant'; readonly times: TransferTimes }
+  /** The READ is done and the producer was asked *after* its end: its answer decides. */
+  | { readonly kind: 'checking'; readonly times: TransferTimes }
+  | { readonly kind: 'ended'; readonly outcome: LoadOutcome; readonly times: TransferTimes | null }
+
+export type LoadEvent =
+  | { readonly kind: 'peer-ready' }
+  | { readonly kind: 'peer-fail'; readonly error: AnyConnectorError }
+  | { readonly kind: 'post-end'; readonly transfer: TransferHandle }
+  | { readonly kind: 'post-fail'; readonly error: AnyConnectorError }
+  | { readonly kind: 'transfer-done'; readonly times: TransferTimes }
+  | {
+      readonly kind: 'transfer-fail'
+      readonly error: AnyConnectorError
+      readonly times: TransferTimes
+    }
+  | { readonly kind: 'transfer-overdue' }
+  | { readonly kind: 'lease-grant'; readonly sentAt: Instant; readonly durationMs: number }
+  /** The producer has had this load's read-done message while it held the blocks. */
+  | { readonly kind: 'lease-complete' }
+  | { readonly kind: 'lease-refuse'; readonly error: AnyConnectorError }
+  /** No answer: the association closed, or the wait ran out. */
+  | { readonly kind: 'lease-silence'; readonly error: AnyConnectorError }
+  | { readonly kind: 'abort' }
+
+export type LoadEffect =
+  | { readonly kind: 'post' }
+  /** Ask the producer for the lease; `lease-*` follows exactly once. */
+  | { readonly kind: 'ask' }
+  /** No read-done message will come: tell the producer that it may free. */
+  | { readonly kind: 'release' }
+  | { readonly kind: 'report'; readonly outcome: LoadOutcome }
+
+type LoadStep = Step<LoadState, LoadEffect>
+type Reading = Extract<LoadState, { kind: 'reading' | 'overdue' }>
+type Draining = Extract<LoadState, { kind: 'draining' | 'draining-overdue' }>
+type ReadDone = Extract<LoadState, { kind: 'awaiting-grant' | 'checking' }>
+
+const machine = 'load'
+const always = Infinity as Instant
+
+const stay = (state: LoadState): LoadStep => ({ state, effects: [] })
+
+function end(
+  outcome: LoadOutcome,
+  times: TransferTimes | null,
+  ...before: readonly LoadEffect[]
+): LoadStep {
+  return {
+    state: { kind: 'ended', outcome, times },
+    effects: [...before, { kind: 'report', outcome }],
+  }
+}
+
+const fail = (error: AnyConnectorError): LoadOutcome => ({ kind: 'failed', error })
+const loaded: LoadOutcome = { kind: 'loaded' }
+const aborted: LoadOutcome = { kind: 'aborted' }
+
+function step(state: LoadState, event: LoadEvent, now: Instant): LoadStep {
+  switch (state.kind) {
+    case 'connecting':
+    case 'posting':
+      return stepBeforeRead(state, event)
+    case 'reading':
+    case 'overdue':
+      return stepReading(state, event, now)
+    case 'draining':
+    case 'draining-overdue':
+      return stepDraining(state, event)
+    case 'awaiting-grant':
+    case 'checking':
+      return stepReadDone(state, event, now)
+    case 'ended':
+      // Answers and aborts may come late.
+      return stay(state)
+    default:
+      return assertNever(state)
+  }
+}
+
+function stepBeforeRead(
+  state: Extract<LoadState, { kind: 'connecting' | 'posting' }>,
+  event: LoadEvent,
+): LoadStep {
+  switch (event.kind) {
+    case 'peer-ready':
+      return { state: { kind: 'posting' }, effects: [{ kind: 'post' }] }
+    case 'peer-fail':
+      return end(fail(event.error), null)
+    case 'post-end':
+      return {
+        state: { kind: 'reading', transfer: event.transfer, grant: { kind: 'asked' } },
+        effects: [{ kind: 'ask' }],
+      }
+    case 'post-fail':
+      return end(fail(event.error), null, { kind: 'release' })
+    case 'abort':
+      return end(aborted, null, { kind: 'release' })
+    case 'transfer-done':
+    case 'transfer-fail':
+    case 'transfer-overdue':
+    case 'lease-grant':
+    case 'lease-complete':
+    case 'lease-refuse':
+    case 'lease-silence':
+      return refuse(machine, state, event)
+    default:
+      return assertNever(event)
+  }
+}
+
+function stepReading(state: Reading, event: LoadEvent, now: Instant): LoadStep {
+  const withGrant = (grant: Grant): LoadStep => stay({ ...state, grant })
+  switch (event.kind) {
+    case 'transfer-done':
+      return judge(state.grant, event.times, now)
+    case 'transfer-fail':
+      return end(fail(event.error), event.times, { kind: 'release' })
+    case 'transfer-overdue':
+      return stay({ ...state, kind: 'overdue' })
+    case 'lease-grant':
+      return withGrant({ kind: 'granted', validUntil: validUntil(event) })
+    case 'lease-complete':
+      // The producer's news of the READ's end was faster than ours.
+      return withGrant({ kind: 'granted', validUntil: always })
+    case 'lease-refuse':
+      return withGrant({ kind: 'refused', error: event.error })
+    case 'lease-silence':
+      return withGrant({ kind: 'unanswered' })
+    case 'abort':
+      return stay({
+        kind: state.kind === 'overdue' ? 'draining-overdue' : 'draining',
+        transfer: state.transfer,
+      })
+    case 'peer-fail':
+      // The READ's own status decides; it may even succeed.
+      return stay(state)
+    case 'peer-ready':
+    case 'post-end':
+    case 'post-fail':
+      return refuse(machine, state, event)
+    default:
+      return assertNever(event)
+  }
+}
+
+/** The READ is done: were the blocks held all the time? */
+function judge(grant: Grant, times: TransferTimes, now: Instant): LoadStep {
+  switch (grant.kind) {
+    case 'granted':
+      return now < grant.validUntil ? end(loaded, times) : check(times)
+    case 'refused':
+      return end(fail(grant.error), times)
+    case 'asked':
+      return stay({ kind: 'awaiting-grant', times })
+    case 'unanswered':
+      return check(times)
+    default:
+      return assertNever(grant)
+  }
+}
+
+const check = (times: TransferTimes): LoadStep => ({
+  state: { kind: 'checking', times },
+  effects: [{ kind: 'ask' }],
+})
+
+function stepDraining(state: Draining, event: LoadEvent): LoadStep {
+  switch (event.kind) {
+    case 'transfer-done':
+      return end(aborted, event.times)
+    case 'transfer-fail':
+      return end(aborted, event.times, { kind: 'release' })
+    case 'transfer-overdue':
+      return stay({ ...state, kind: 'draining-overdue' })
+    case 'lease-grant':
+    case 'lease-complete':
+    case 'lease-refuse':
+    case 'lease-silence':
+    case 'peer-fail':
+      return stay(state)
+    case 'peer-ready':
+    case 'post-end':
+    case 'post-fail':
+    case 'abort':
+      return refuse(machine, state, event)
+    default:
+      return assertNever(event)
+  }
+}
+
+function stepReadDone(state: ReadDone, event: LoadEvent, now: Instant): LoadStep {
+  const { times } = state
+  const isDecisive = state.kind === 'checking'
+  switch (event.kind) {
+    case 'lease-grant':
+      return isDecisive || now < validUntil(event) ? end(loaded, times) : check(times)
+    case 'lease-complete':
+      return end(loaded, times)
+    case 'lease-refuse':
+      return end(fail(event.error), times)
+    case 'lease-silence':
+      return isDecisive ? end(fail(event.error), times) : check(times)
+    case 'abort':
+      return end(aborted, times)
+    case 'peer-fail':
+      return stay(state)
+    case 'peer-ready':
+    case 'post-end':
+    case 'post-fail':
+    case 'transfer-done':
+    case 'transfer-fail':
+    case 'transfer-overdue':
+      return refuse(machine, state, event)
+    default:
+      return assertNever(event)
+  }
+}
+
+/** Counted from when the question left: the producer counts from later, so this is never too long. */
+const validUntil = (event: Extract<LoadEvent, { kind: 'lease-grant' }>): Instant =>
+  instantPlus(event.sentAt, event.durationMs - limits.leaseSafetyMarginMs)
+
+/** Pure. @throws InvariantError for an event that the state can't receive. */
+export const stepLoad = checked(machine, loadTransitions, step)

@@ -1,0 +1,173 @@
+/**
+ * Bodies of the side channel's messages. Consumer → producer: `pull.handshake`, `pull.renew`,
+ * `pull.release`, `pull.wired`; each is a request, since an answer is what tells the consumer that its
+ * word arrived. Who the peer is comes from the association, never from a body. The first byte of every
+ * body is WIRE_VERSION; peers of different versions refuse each other by name.
+ */
+import {
+  ConnectorError,
+  WIRE_VERSION,
+  asRequestId,
+  limits,
+  type RequestId,
+} from '@kvferry/connector-api'
+import { ByteReader, ByteWriter } from './bytes.ts'
+import { readFacts, writeFacts, type PeerFacts } from './facts.ts'
+import { pullLimits } from './limits.ts'
+
+export const messageKinds = {
+  handshake: 'pull.handshake',
+  renew: 'pull.renew',
+  release: 'pull.release',
+  wired: 'pull.wired',
+} as const
+
+/** What the producer gives to a consumer whose facts match. */
+export interface HandshakeGrant {
+  readonly agentName: string
+  readonly agentMetadata: Uint8Array
+  readonly blockTable: Uint8Array
+  readonly token: Uint8Array
+  readonly leaseDurationMs: number
+}
+
+/** `grant` is null when the producer found a difference; the consumer names it from the facts. */
+export interface HandshakeReply {
+  readonly facts: PeerFacts
+  readonly grant: HandshakeGrant | null
+}
+
+/** One reading of one lease: the load id tells two loads of the same consumer apart. */
+export interface LeaseQuestion {
+  readonly requestId: RequestId
+  readonly loadId: number
+}
+
+/**
+ * `granted`: held for this reader for `durationMs` from now. `completed`: this very load's read-done
+ * message arrived while the lease was held. `unknown`: not held (expired, read, released, never given).
+ * `claimed`: another load is reading it.
+ */
+export type LeaseAnswer =
+  | { readonly kind: 'granted'; readonly durationMs: number }
+  | { readonly kind: 'completed' }
+  | { readonly kind: 'unknown' }
+  | { readonly kind: 'claimed' }
+
+const answerCodes = { granted: 1, completed: 2, unknown: 3, claimed: 4 } as const
+
+const bodyWriter = (): ByteWriter => new ByteWriter(limits.frameSizeBytesMax).u8(WIRE_VERSION)
+
+/** @throws ConnectorError ERR_KV_PEER_INCOMPATIBLE when `peer` speaks another version. */
+function bodyReader(body: Uint8Array, where: string, peer: string): ByteReader {
+  const reader = new ByteReader(body, where)
+  const version = reader.u8()
+  if (version !== WIRE_VERSION) {
+    throw new ConnectorError(
+      'ERR_KV_PEER_INCOMPATIBLE',
+      `${peer} speaks wire version ${version}, this engine ${WIRE_VERSION}`,
+      { peer, field: 'wireVersion', local: String(WIRE_VERSION), remote: String(version) },
+    )
+  }
+  return reader
+}
+
+export function encodeHandshakeRequest(facts: PeerFacts): Uint8Array {
+  const writer = bodyWriter()
+  writeFacts(writer, facts)
+  return writer.finish()
+}
+
+/** @throws ConnectorError ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE. */
+export function decodeHandshakeRequest(body: Uint8Array, peer: string): PeerFacts {
+  const reader = bodyReader(body, messageKinds.handshake, peer)
+  const facts = readFacts(reader)
+  reader.end()
+  return facts
+}
+
+export function encodeHandshakeReply({ facts, grant }: HandshakeReply): Uint8Array {
+  const writer = bodyWriter()
+  writeFacts(writer, facts)
+  writer.u8(grant === null ? 0 : 1)
+  if (grant === null) return writer.finish()
+  return writer
+    .string(grant.agentName)
+    .bytes(grant.agentMetadata)
+    .bytes(grant.blockTable)
+    .fixed(grant.token)
+    .f64(grant.leaseDurationMs)
+    .finish()
+}
+
+/** @throws ConnectorError ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE. */
+export function decodeHandshakeReply(body: Uint8Array, peer: string): HandshakeReply {
+  const reader = bodyReader(body, messageKinds.handshake, peer)
+  const facts = readFacts(reader)
+  const verdict = reader.u8()
+  if (verdict > 1) reader.fail(`verdict ${verdict}`)
+  const grant: HandshakeGrant | null =
+    verdict === 0
+      ? null
+      : {
+          agentName: reader.string(limits.idSizeBytesMax),
+          agentMetadata: reader.bytes(limits.agentMetadataSizeBytesMax),
+          blockTable: reader.bytes(limits.frameSizeBytesMax),
+          token: reader.fixed(pullLimits.tokenSizeBytes),
+          leaseDurationMs: reader.f64(),
+        }
+  reader.end()
+  return { facts, grant }
+}
+
+/** The same body asks for a renewal and gives a lease back. */
+export function encodeLeaseQuestion({ requestId, loadId }: LeaseQuestion): Uint8Array {
+  return bodyWriter().string(requestId).u32(loadId).finish()
+}
+
+/** @throws ConnectorError ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE. */
+export function decodeLeaseQuestion(body: Uint8Array, where: string, peer: string): LeaseQuestion {
+  const reader = bodyReader(body, where, peer)
+  const requestId = asRequestId(reader.string(limits.idSizeBytesMax))
+  const loadId = reader.u32()
+  reader.end()
+  return { requestId, loadId }
+}
+
+export function encodeLeaseAnswer(answer: LeaseAnswer): Uint8Array {
+  const writer = bodyWriter().u8(answerCodes[answer.kind])
+  if (answer.kind === 'granted') writer.f64(answer.durationMs)
+  return writer.finish()
+}
+
+/** @throws ConnectorError ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE. */
+export function decodeLeaseAnswer(body: Uint8Array, peer: string): LeaseAnswer {
+  const reader = bodyReader(body, messageKinds.renew, peer)
+  const code = reader.u8()
+  const answer = answerOf(code, reader)
+  reader.end()
+  return answer
+}
+
+function answerOf(code: number, reader: ByteReader): LeaseAnswer {
+  switch (code) {
+    case answerCodes.granted:
+      return { kind: 'granted', durationMs: reader.f64() }
+    case answerCodes.completed:
+      return { kind: 'completed' }
+    case answerCodes.unknown:
+      return { kind: 'unknown' }
+    case answerCodes.claimed:
+      return { kind: 'claimed' }
+    default:
+      return reader.fail(`answer ${code}`)
+  }
+}
+
+/** A body that says all by its kind. */
+export const encodeEmpty = (): Uint8Array => bodyWriter().finish()
+
+/** @throws ConnectorError ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE. */
+export function decodeEmpty(body: Uint8Array, where: string, peer: string): void {
+  bodyReader(body, where, peer).end()
+}

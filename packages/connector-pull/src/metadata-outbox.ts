@@ -1,0 +1,57 @@
+/**
+ * What the scheduler half has yet to tell the worker half, in order. Drained once a step up to the limits
+ * of one step's metadata; what does not fit leaves with the next. Owned by scheduler.ts.
+ */
+import type { Instant, RequestId } from '@kvferry/connector-api'
+import { pullLimits } from './limits.ts'
+import { encodeMetadata, entrySizeBytes, type MetadataEntry } from './metadata.ts'
+
+/** A lease waits with its deadline, since the time left is only known when the step is built. */
+export type PendingEntry =
+  | Exclude<MetadataEntry, { kind: 'lease' }>
+  | { readonly kind: 'lease-until'; readonly requestId: RequestId; readonly deadline: Instant }
+
+export class MetadataOutbox {
+  #entries: PendingEntry[] = []
+
+  get isEmpty(): boolean {
+    return this.#entries.length === 0
+  }
+
+  /**
+   * Every other entry belongs to a tracked request, so only releases could pile up without bound while
+   * the engine takes no step. Past the limit one is dropped: the lease's end frees those blocks too.
+   */
+  push(entry: PendingEntry): void {
+    const isFull = this.#entries.length >= pullLimits.metadataEntryCountMax
+    if (entry.kind === 'release' && isFull) return
+    this.#entries.push(entry)
+  }
+
+  /** One step's metadata. */
+  drain(now: Instant): Uint8Array {
+    const shipped: MetadataEntry[] = []
+    let sizeBytes = 0
+    for (const pending of this.#entries) {
+      const entry = shippedForm(pending, now)
+      sizeBytes += entrySizeBytes(entry)
+      const isOver =
+        sizeBytes > pullLimits.metadataSizeBytesMax ||
+        shipped.length >= pullLimits.metadataEntryCountMax
+      if (isOver && shipped.length > 0) break
+      shipped.push(entry)
+    }
+    this.#entries = this.#entries.slice(shipped.length)
+    return encodeMetadata(shipped)
+  }
+
+  clear(): void {
+    this.#entries = []
+  }
+}
+
+function shippedForm(entry: PendingEntry, now: Instant): MetadataEntry {
+  if (entry.kind !== 'lease-until') return entry
+  const remainingMs = Math.max(0, entry.deadline - now)
+  return { kind: 'lease', requestId: entry.requestId, remainingMs }
+}

@@ -1,0 +1,167 @@
+/**
+ * What the scheduler half tells the worker half once a step: an ordered list of entries in a binary form
+ * of our own. Both halves belong to one engine and one version, so bytes that do not decode are a bug
+ * or a wrong deployment, not a peer's doing; the codec is strict all the same.
+ *
+ * Version 1 of the form. It is no part of WIRE_VERSION, since it never leaves the engine.
+ */
+import {
+  assertNever,
+  asEngineId,
+  asIncarnation,
+  asRequestId,
+  limits,
+  type BlockIds,
+  type EngineId,
+  type Incarnation,
+  type RequestId,
+} from '@kvferry/connector-api'
+import { ByteReader, ByteWriter } from './bytes.ts'
+import { pullLimits } from './limits.ts'
+
+const metadataVersion = 1
+/** More groups than any capability allows: the worker refuses them by name, the codec only bounds. */
+const groupCountMax = 64
+
+/** The producer's side of a handoff: where it is, and its own id of the request. */
+export interface RemoteRequest {
+  readonly engineId: EngineId
+  readonly incarnation: Incarnation
+  readonly host: string
+  readonly port: number
+  readonly requestId: RequestId
+}
+
+/** Blocks to READ: `remoteBlockIds[g][i]` goes to `localBlockIds[g][i]`. */
+export interface LoadOrder {
+  readonly requestId: RequestId
+  readonly remote: RemoteRequest
+  readonly localBlockIds: BlockIds
+  readonly remoteBlockIds: BlockIds
+}
+
+export type MetadataEntry =
+  /** A request whose KV may be read later is being computed: news of it from readers is plausible. */
+  | { readonly kind: 'announce'; readonly requestId: RequestId }
+  /** Its blocks are kept for a reader, from now for `remainingMs`. */
+  | { readonly kind: 'lease'; readonly requestId: RequestId; readonly remainingMs: number }
+  /** It ended without KV that anyone may read. */
+  | { readonly kind: 'withdraw'; readonly requestId: RequestId }
+  | { readonly kind: 'load'; readonly order: LoadOrder }
+  /** Nothing will be read (full local hit, or ended before allocation): the producer may free. */
+  | { readonly kind: 'release'; readonly remote: RemoteRequest }
+  /** The engine gave up a request whose load was ordered. */
+  | { readonly kind: 'abort'; readonly requestId: RequestId }
+
+const kindCodes = { announce: 1, lease: 2, withdraw: 3, load: 4, release: 5, abort: 6 } as const
+
+/** Upper bound of an entry's encoded size, to cut a step's metadata at its limit. */
+export function entrySizeBytes(entry: MetadataEntry): number {
+  const fixed = 8 * limits.idSizeBytesMax + pullLimits.hostSizeBytesMax
+  if (entry.kind !== 'load') return fixed
+  const { localBlockIds, remoteBlockIds } = entry.order
+  return [...localBlockIds, ...remoteBlockIds].reduce((sum, ids) => sum + 4 + 4 * ids.length, fixed)
+}
+
+/** @throws RangeError when an id or a list is longer than its limit. */
+export function encodeMetadata(entries: readonly MetadataEntry[]): Uint8Array {
+  const writer = new ByteWriter(pullLimits.metadataSizeBytesMax)
+  writer.u8(metadataVersion).u32(entries.length)
+  for (const entry of entries) writeEntry(writer, entry)
+  return writer.finish()
+}
+
+/** @throws ConnectorError ERR_KV_MESSAGE_INVALID. */
+export function decodeMetadata(bytes: Uint8Array): MetadataEntry[] {
+  const reader = new ByteReader(bytes, 'step metadata')
+  const version = reader.u8()
+  if (version !== metadataVersion) reader.fail(`version ${version}`)
+  const count = reader.count(pullLimits.metadataEntryCountMax)
+  const entries: MetadataEntry[] = []
+  for (let index = 0; index < count; index++) entries.push(readEntry(reader))
+  reader.end()
+  return entries
+}
+
+function writeEntry(writer: ByteWriter, entry: MetadataEntry): void {
+  writer.u8(kindCodes[entry.kind])
+  switch (entry.kind) {
+    case 'announce':
+    case 'withdraw':
+    case 'abort':
+      writer.string(entry.requestId)
+      return
+    case 'lease':
+      writer.string(entry.requestId).f64(entry.remainingMs)
+      return
+    case 'release':
+      writeRemote(writer, entry.remote)
+      return
+    case 'load':
+      writer.string(entry.order.requestId)
+      writeRemote(writer, entry.order.remote)
+      writeBlockIds(writer, entry.order.localBlockIds)
+      writeBlockIds(writer, entry.order.remoteBlockIds)
+      return
+    default:
+      assertNever(entry)
+  }
+}
+
+function readEntry(reader: ByteReader): MetadataEntry {
+  const code = reader.u8()
+  switch (code) {
+    case kindCodes.announce:
+      return { kind: 'announce', requestId: readRequestId(reader) }
+    case kindCodes.withdraw:
+      return { kind: 'withdraw', requestId: readRequestId(reader) }
+    case kindCodes.abort:
+      return { kind: 'abort', requestId: readRequestId(reader) }
+    case kindCodes.lease:
+      return { kind: 'lease', requestId: readRequestId(reader), remainingMs: reader.f64() }
+    case kindCodes.release:
+      return { kind: 'release', remote: readRemote(reader) }
+    case kindCodes.load: {
+      const requestId = readRequestId(reader)
+      const remote = readRemote(reader)
+      const localBlockIds = readBlockIds(reader)
+      return {
+        kind: 'load',
+        order: { requestId, remote, localBlockIds, remoteBlockIds: readBlockIds(reader) },
+      }
+    }
+    default:
+      return reader.fail(`entry kind ${code}`)
+  }
+}
+
+const readRequestId = (reader: ByteReader): RequestId =>
+  asRequestId(reader.string(limits.idSizeBytesMax))
+
+function writeRemote(writer: ByteWriter, remote: RemoteRequest): void {
+  writer.string(remote.engineId).string(remote.incarnation).string(remote.host)
+  writer.u16(remote.port).string(remote.requestId)
+}
+
+function readRemote(reader: ByteReader): RemoteRequest {
+  const engineId = asEngineId(reader.string(limits.idSizeBytesMax))
+  const incarnation = asIncarnation(reader.string(limits.idSizeBytesMax))
+  const host = reader.string(pullLimits.hostSizeBytesMax)
+  const port = reader.u16()
+  return { engineId, incarnation, host, port, requestId: readRequestId(reader) }
+}
+
+function writeBlockIds(writer: ByteWriter, groups: BlockIds): void {
+  writer.u8(groups.length)
+  for (const ids of groups) writer.u32List(ids)
+}
+
+function readBlockIds(reader: ByteReader): BlockIds {
+  const groupCount = reader.u8()
+  if (groupCount > groupCountMax) reader.fail(`${groupCount} groups`)
+  const groups: Uint32Array[] = []
+  for (let group = 0; group < groupCount; group++) {
+    groups.push(reader.u32List(limits.blocksPerPostMax))
+  }
+  return groups
+}

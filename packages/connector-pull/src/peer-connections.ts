@@ -1,0 +1,260 @@
+/**
+ * The consumer's connections, one per life of a producer: performs what connection-state.ts decides.
+ * Handshakes of different peers run in parallel; loads of one peer share one. Owned by
+ * consumer-worker.ts, which learns of readiness and failure through `PeerListener`.
+ */
+import {
+  limits,
+  type AnyConnectorError,
+  type Association,
+  type PeerHandle,
+  type Timer,
+  type WorkerComponents,
+} from '@kvferry/connector-api'
+import {
+  stepConnection,
+  type ConnectionContext,
+  type ConnectionEffect,
+  type ConnectionEvent,
+  type ConnectionState,
+  type PeerLink,
+} from './connection-state.ts'
+import type { PeerFacts } from './facts.ts'
+import { asConnectorError, limitExceeded, peerUnavailable } from './failures.ts'
+import { addPeer, associate, exchange } from './handshake.ts'
+import { encodeEmpty, messageKinds } from './messages.ts'
+import type { RemoteRequest } from './metadata.ts'
+import type { PullCounters } from './pull-counters.ts'
+
+/** One life of one engine. */
+export type PeerKey = string
+
+export const peerKey = ({ engineId, incarnation }: RemoteRequest): PeerKey =>
+  JSON.stringify([engineId, incarnation])
+
+export interface PeerListener {
+  onReady(key: PeerKey, link: PeerLink): void
+  onFailed(key: PeerKey, error: AnyConnectorError): void
+  /** The peer is gone from the agent; loads that wait for it start a new handshake. */
+  onForgotten(key: PeerKey): void
+  hasOpenReads(key: PeerKey): boolean
+}
+
+export type LinkAnswer =
+  | { readonly kind: 'ready'; readonly link: PeerLink }
+  /** `PeerListener` tells the end. */
+  | { readonly kind: 'waiting' }
+  | { readonly kind: 'unavailable'; readonly error: AnyConnectorError }
+
+interface ConnectionRecord {
+  readonly key: PeerKey
+  readonly remote: RemoteRequest
+  readonly context: ConnectionContext
+  readonly startedAtMs: number
+  state: ConnectionState
+  deadline: Timer | null
+}
+
+export class PeerConnections {
+  readonly #components: WorkerComponents
+  readonly #counters: PullCounters
+  readonly #listener: PeerListener
+  readonly #facts: PeerFacts
+  readonly #handshakeTimeoutMs: number
+  readonly #records = new Map<PeerKey, ConnectionRecord>()
+  readonly #removals = new Set<Promise<void>>()
+
+  constructor(options: {
+    readonly components: WorkerComponents
+    readonly counters: PullCounters
+    readonly listener: PeerListener
+    readonly facts: PeerFacts
+    readonly handshakeTimeoutMs: number
+  }) {
+    this.#components = options.components
+    this.#counters = options.counters
+    this.#listener = options.listener
+    this.#facts = options.facts
+    this.#handshakeTimeoutMs = options.handshakeTimeoutMs
+    this.#components.sideChannel.onAssociationEnd((association) =>
+      this.#associationEnd(association),
+    )
+  }
+
+  /** The link to `remote`, or the start of a handshake for it. */
+  linkTo(remote: RemoteRequest): LinkAnswer {
+    const known = this.#records.get(peerKey(remote))
+    if (known === undefined) return this.#connect(remote)
+    switch (known.state.kind) {
+      case 'ready':
+      case 'wired':
+        return { kind: 'ready', link: known.state.link }
+      case 'abandoning':
+      case 'draining':
+        return { kind: 'unavailable', error: peerUnavailable(remote.engineId) }
+      case 'associating':
+      case 'exchanging':
+      case 'adding':
+      case 'removing':
+      case 'ended':
+        return { kind: 'waiting' }
+    }
+  }
+
+  /** A READ from this peer got its final status. */
+  readEnd(key: PeerKey, isDone: boolean): void {
+    const record = this.#records.get(key)
+    if (record === undefined) return
+    if (isDone) this.#dispatch(record, { kind: 'read-end' })
+    this.#checkIdle(record)
+  }
+
+  /** Gives up every handshake and removes every peer, whatever is open. */
+  async close(): Promise<void> {
+    for (const record of [...this.#records.values()]) this.#dispatch(record, { kind: 'close' })
+    await Promise.all(this.#removals)
+  }
+
+  #connect(remote: RemoteRequest): LinkAnswer {
+    if (this.#records.size >= limits.peerCountMax) {
+      const error = limitExceeded('peerCountMax', this.#records.size + 1, limits.peerCountMax)
+      return { kind: 'unavailable', error }
+    }
+    const { engineId, incarnation } = remote
+    const { clock } = this.#components
+    const record: ConnectionRecord = {
+      key: peerKey(remote),
+      remote,
+      context: {
+        engineId,
+        incarnation,
+        facts: this.#facts,
+        handshakeTimeoutMs: this.#handshakeTimeoutMs,
+      },
+      startedAtMs: clock.now(),
+      state: { kind: 'associating' },
+      deadline: clock.after(this.#handshakeTimeoutMs, () =>
+        this.#dispatch(record, { kind: 'deadline' }),
+      ),
+    }
+    this.#records.set(record.key, record)
+    void this.#run(record, associate(this.#components, remote, this.#handshakeTimeoutMs))
+    return { kind: 'waiting' }
+  }
+
+  #associationEnd(association: Association): void {
+    for (const record of [...this.#records.values()]) {
+      if (associationOf(record.state) !== association) continue
+      this.#dispatch(record, { kind: 'association-end' })
+      this.#checkIdle(record)
+    }
+  }
+
+  #checkIdle(record: ConnectionRecord): void {
+    if (record.state.kind === 'draining' && !this.#listener.hasOpenReads(record.key)) {
+      this.#dispatch(record, { kind: 'idle' })
+    }
+  }
+
+  #dispatch(record: ConnectionRecord, event: ConnectionEvent): void {
+    const { state, effects } = stepConnection(
+      record.state,
+      event,
+      this.#components.clock.now(),
+      record.context,
+    )
+    record.state = state
+    if (!isHandshaking(state)) {
+      record.deadline?.stop()
+      record.deadline = null
+    }
+    const isForgotten = state.kind === 'ended' && this.#records.get(record.key) === record
+    if (isForgotten) this.#records.delete(record.key)
+    for (const effect of effects) this.#perform(record, effect)
+    if (isForgotten) this.#listener.onForgotten(record.key)
+  }
+
+  #perform(record: ConnectionRecord, effect: ConnectionEffect): void {
+    switch (effect.kind) {
+      case 'exchange':
+        void this.#run(record, exchange(effect.association, this.#facts, this.#timeoutMs(record)))
+        return
+      case 'add':
+        void this.#run(record, addPeer(this.#components.agent, effect.association, effect.grant))
+        return
+      case 'announce-ready':
+        this.#counters.add('handshakesDone')
+        this.#listener.onReady(record.key, effect.link)
+        return
+      case 'fail-waiting':
+        this.#countFailure(record, effect.error)
+        this.#listener.onFailed(record.key, effect.error)
+        return
+      case 'tell-wired':
+        void this.#tellWired(record, effect.association)
+        return
+      case 'remove':
+        this.#remove(record, effect.peer)
+        return
+    }
+  }
+
+  /** What is left of the handshake's time; the machine's own deadline is the last word. */
+  #timeoutMs(record: ConnectionRecord): number {
+    const elapsedMs = this.#components.clock.now() - record.startedAtMs
+    return Math.max(1, this.#handshakeTimeoutMs - elapsedMs)
+  }
+
+  /** Runs one step of the handshake; its end, good or bad, is the machine's next event. */
+  async #run(record: ConnectionRecord, step: Promise<ConnectionEvent>): Promise<void> {
+    let event: ConnectionEvent
+    try {
+      event = await step
+    } catch (cause) {
+      const context = { operation: 'handshake', peer: record.remote.engineId }
+      event = { kind: 'handshake-fail', error: asConnectorError(cause, context) }
+    }
+    this.#dispatch(record, event)
+  }
+
+  async #tellWired(record: ConnectionRecord, association: Association): Promise<void> {
+    try {
+      await association.request(messageKinds.wired, encodeEmpty())
+    } catch (cause) {
+      // The producer polls a while longer, until its own deadline.
+      const error = asConnectorError(cause, { operation: 'wired', peer: record.remote.engineId })
+      this.#components.logger.debug('wired message lost', { code: error.code })
+    }
+  }
+
+  #remove(record: ConnectionRecord, peer: PeerHandle): void {
+    const removal = this.#removePeer(record, peer).finally(() => this.#removals.delete(removal))
+    this.#removals.add(removal)
+  }
+
+  async #removePeer(record: ConnectionRecord, peer: PeerHandle): Promise<void> {
+    try {
+      await this.#components.agent.removePeer(peer)
+    } catch (cause) {
+      const context = { operation: 'remove peer', peer: record.remote.engineId }
+      this.#components.logger.warn(asConnectorError(cause, context).message)
+    }
+    this.#dispatch(record, { kind: 'remove-end' })
+  }
+
+  #countFailure(record: ConnectionRecord, error: AnyConnectorError): void {
+    const { logger, metrics } = this.#components
+    const { engineId, host, port } = record.remote
+    this.#counters.add('handshakesFailed')
+    metrics.add('kv_handshakes_failed_total', 1, { code: error.code })
+    logger.warn(`handshake failed: ${error.message}`, { code: error.code, engineId, host, port })
+  }
+}
+
+const isHandshaking = ({ kind }: ConnectionState): boolean =>
+  kind === 'associating' || kind === 'exchanging' || kind === 'adding'
+
+function associationOf(state: ConnectionState): Association | null {
+  if ('association' in state) return state.association
+  return 'link' in state ? state.link.association : null
+}

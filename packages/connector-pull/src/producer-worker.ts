@@ -1,0 +1,220 @@
+/**
+ * The producer's part of the worker half: answers consumers on the side channel, hears their read-done
+ * notifications, keeps leases and reports their ends, and has the agent poll exactly while a consumer may
+ * need it. Owned by worker.ts. It moves no byte itself.
+ */
+import {
+  ConnectorError,
+  type AgentNotification,
+  type Association,
+  type PeerIdentity,
+  type RequestId,
+  type WorkerComponents,
+} from '@kvferry/connector-api'
+import { compareFacts, type PeerFacts } from './facts.ts'
+import { closed } from './failures.ts'
+import type { Reader } from './lease-state.ts'
+import { LeaseTable } from './lease-table.ts'
+import { pullLimits } from './limits.ts'
+import {
+  decodeEmpty,
+  decodeHandshakeRequest,
+  decodeLeaseQuestion,
+  encodeEmpty,
+  encodeHandshakeReply,
+  encodeLeaseAnswer,
+  messageKinds,
+  type HandshakeGrant,
+} from './messages.ts'
+import { decodeReadDone } from './notification.ts'
+import { PeerTokens } from './peer-tokens.ts'
+import type { PullCounters } from './pull-counters.ts'
+import { WireUp } from './wire-up.ts'
+
+export interface ProducerOptions {
+  readonly components: WorkerComponents
+  readonly counters: PullCounters
+  readonly leaseDurationMs: number
+  readonly facts: PeerFacts
+  readonly agentMetadata: Uint8Array
+  /** As `TransferAgent.exportBlockTable` made it. */
+  readonly blockTable: Uint8Array
+}
+
+export class ProducerWorker {
+  readonly #options: ProducerOptions
+  readonly #components: WorkerComponents
+  readonly #leases: LeaseTable
+  readonly #tokens: PeerTokens
+  readonly #wireUp: WireUp
+  #isExpecting = false
+  #isClosed = false
+  #wakeShutdown: (() => void) | null = null
+
+  constructor(options: ProducerOptions) {
+    const { components, counters, leaseDurationMs } = options
+    const { clock, metrics, random, sideChannel } = components
+    const onChange = (): void => this.#onChange()
+    this.#options = options
+    this.#components = components
+    this.#tokens = new PeerTokens(random)
+    this.#wireUp = new WireUp(clock, pullLimits.wireUpTimeoutMs, onChange)
+    this.#leases = new LeaseTable({
+      clock,
+      metrics,
+      counters,
+      context: {
+        leaseDurationMs,
+        completedReadRetentionMs: pullLimits.completedReadRetentionMs,
+      },
+      onChange,
+    })
+    const answers = {
+      [messageKinds.handshake]: this.#handshake,
+      [messageKinds.renew]: this.#renew,
+      [messageKinds.release]: this.#release,
+      [messageKinds.wired]: this.#wired,
+    }
+    for (const [kind, answer] of Object.entries(answers)) {
+      sideChannel.handle(kind, (body, from) => this.#answer(kind, () => answer(body, from)))
+    }
+  }
+
+  announce(requestId: RequestId): void {
+    this.#leases.announce(requestId)
+  }
+
+  startLease(requestId: RequestId, remainingMs: number): void {
+    this.#leases.start(requestId, remainingMs)
+  }
+
+  withdraw(requestId: RequestId): void {
+    this.#leases.withdraw(requestId)
+  }
+
+  get openLeaseCount(): number {
+    return this.#leases.openCount
+  }
+
+  takeSent(): RequestId[] {
+    return this.#leases.takeSent()
+  }
+
+  onNotifications(notifications: readonly AgentNotification[]): void {
+    for (const { message } of notifications) this.#onNotification(message)
+  }
+
+  /**
+   * Leases that a consumer has claimed may be under its READ now: they get up to `deadlineMs` to end.
+   * After it nothing is answered, and no timer is left.
+   */
+  async shutdown(deadlineMs: number): Promise<void> {
+    if (this.#leases.claimedCount > 0) await this.#claimsEnd(deadlineMs)
+    this.#isClosed = true
+    this.#wireUp.close()
+    this.#leases.clear()
+  }
+
+  #claimsEnd(deadlineMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = this.#components.clock.after(deadlineMs, resolve)
+      this.#wakeShutdown = () => {
+        if (this.#leases.claimedCount > 0) return
+        timer.stop()
+        resolve()
+      }
+    })
+  }
+
+  #onChange(): void {
+    const isExpected = this.#wireUp.isPending || this.#leases.openCount > 0
+    if (isExpected !== this.#isExpecting) {
+      this.#isExpecting = isExpected
+      this.#components.agent.expectNotifications(isExpected)
+    }
+    this.#components.metrics.set('kv_leases_open', this.#leases.openCount)
+    if (this.#leases.hasUnreported) this.#components.requestStep()
+    this.#wakeShutdown?.()
+  }
+
+  /** Counts what is refused; a ConnectorError goes back to the consumer with its code. */
+  #answer(kind: string, answer: () => Uint8Array): Uint8Array {
+    if (this.#isClosed) throw closed('connector')
+    try {
+      return answer()
+    } catch (error) {
+      if (ConnectorError.isInstance(error)) this.#refused(kind, error.message)
+      throw error
+    }
+  }
+
+  readonly #handshake = (body: Uint8Array, { peer }: Association): Uint8Array => {
+    const { facts } = this.#options
+    const remote = decodeHandshakeRequest(body, peer.engineId)
+    const mismatch = compareFacts(facts, remote)
+    if (mismatch !== null) {
+      // The consumer finds and names the same difference, with the values the right way round.
+      this.#refused(messageKinds.handshake, `${mismatch.field} differs from ${peer.engineId}`)
+      return encodeHandshakeReply({ facts, grant: null })
+    }
+    const grant = this.#grant(peer)
+    this.#wireUp.start(peer.engineId)
+    return encodeHandshakeReply({ facts, grant })
+  }
+
+  readonly #renew = (body: Uint8Array, { peer }: Association): Uint8Array => {
+    const question = decodeLeaseQuestion(body, messageKinds.renew, peer.engineId)
+    const { requestId, loadId } = question
+    return encodeLeaseAnswer(this.#leases.renew(requestId, readerOf(peer, loadId)))
+  }
+
+  readonly #release = (body: Uint8Array, { peer }: Association): Uint8Array => {
+    const question = decodeLeaseQuestion(body, messageKinds.release, peer.engineId)
+    const { requestId, loadId } = question
+    this.#leases.finish(requestId, 'release', readerOf(peer, loadId))
+    return encodeEmpty()
+  }
+
+  readonly #wired = (body: Uint8Array, { peer }: Association): Uint8Array => {
+    decodeEmpty(body, messageKinds.wired, peer.engineId)
+    this.#wireUp.end(peer.engineId)
+    return encodeEmpty()
+  }
+
+  #grant(peer: PeerIdentity): HandshakeGrant {
+    const { agentMetadata, blockTable, leaseDurationMs } = this.#options
+    const token = this.#tokens.issue(peer)
+    return {
+      agentName: this.#components.agent.name,
+      agentMetadata,
+      blockTable,
+      token,
+      leaseDurationMs,
+    }
+  }
+
+  #onNotification(message: Uint8Array): void {
+    try {
+      const { token, requestId, loadId } = decodeReadDone(message)
+      const peer = this.#tokens.identify(token)
+      if (peer === null) this.#refused('notification', 'unknown token')
+      else this.#leases.finish(requestId, 'read-done', readerOf(peer, loadId))
+    } catch (error) {
+      // Anybody on the network can send one: malformed ones are counted, never thrown.
+      if (!ConnectorError.isInstance(error)) throw error
+      this.#refused('notification', error.message)
+    }
+  }
+
+  #refused(where: string, reason: string): void {
+    this.#options.counters.add('messagesRefused')
+    this.#components.metrics.add('kv_messages_refused_total', 1, { where })
+    this.#components.logger.warn(`message refused: ${reason}`, { where })
+  }
+}
+
+const readerOf = ({ engineId, incarnation }: PeerIdentity, loadId: number): Reader => ({
+  engineId,
+  incarnation,
+  loadId,
+})

@@ -1,0 +1,172 @@
+/**
+ * Worker half: the engine's hooks, split over its two parts (what it reads from others, what others read
+ * from it), and the one listener of the agent. It starts nothing before `registerKvCaches`, and reports
+ * failed loads instead of throwing. Runs on the engine's thread.
+ */
+import {
+  type AgentListener,
+  type ConnectorWorker,
+  type KvCacheLayout,
+  type Rank,
+  type StatsSnapshot,
+  type WorkerComponents,
+  type WorkerOutput,
+} from '@kvferry/connector-api'
+import { ConsumerWorker } from './consumer-worker.ts'
+import { encodeCoordinates } from './coordinates.ts'
+import { factsOf } from './facts.ts'
+import { closed } from './failures.ts'
+import { deregisterCaches, registerCaches, type KvRegistration } from './kv-registration.ts'
+import { pullLimits } from './limits.ts'
+import { decodeMetadata, type MetadataEntry } from './metadata.ts'
+import type { PullOptions } from './options.ts'
+import { ProducerWorker } from './producer-worker.ts'
+import { PullCounters } from './pull-counters.ts'
+
+interface Parts {
+  readonly registration: KvRegistration
+  readonly consumer: ConsumerWorker
+  readonly producer: ProducerWorker
+}
+
+export class PullWorker implements ConnectorWorker {
+  readonly #components: WorkerComponents
+  readonly #options: PullOptions
+  readonly #rank: Rank
+  readonly #counters = new PullCounters()
+  #registering: Promise<Uint8Array> | null = null
+  #parts: Parts | null = null
+  #shutdown: Promise<void> | null = null
+  #shownCounters = ''
+
+  constructor(components: WorkerComponents, options: PullOptions, rank: Rank) {
+    this.#components = components
+    this.#options = options
+    this.#rank = rank
+  }
+
+  /** Called once. @throws as `registerCaches`; ConnectorError ERR_KV_CLOSED after `shutdown`. */
+  registerKvCaches(caches: KvCacheLayout): Promise<Uint8Array> {
+    if (this.#registering !== null) throw new TypeError('registerKvCaches is called once')
+    this.#registering = this.#register(caches)
+    return this.#registering
+  }
+
+  /** Nothing reads into or from a block that a preempted request owned: leases begin after its end. */
+  async handlePreemptions(): Promise<void> {}
+
+  /** @throws TypeError before `registerKvCaches`; ConnectorError ERR_KV_MESSAGE_INVALID for bytes of another version. */
+  bindConnectorMetadata(meta: Uint8Array): void {
+    if (this.#parts === null) throw new TypeError('registerKvCaches comes first')
+    for (const entry of decodeMetadata(meta)) apply(entry, this.#parts)
+    this.#parts.consumer.flush()
+  }
+
+  /** Pull saves nothing: readers take the blocks where they lie. */
+  waitForSave(): void {}
+
+  getTransferResults(): WorkerOutput {
+    if (this.#parts === null) return { sent: [], received: [], failed: [] }
+    const { consumer, producer } = this.#parts
+    return { sent: producer.takeSent(), ...consumer.takeResults() }
+  }
+
+  /** Counters are totals since the start. Null when nothing changed since the last call. */
+  getStats(): StatsSnapshot | null {
+    if (this.#parts === null) return null
+    const { consumer, producer } = this.#parts
+    const loads = consumer.takeSamples()
+    const counters = {
+      ...this.#counters.snapshot(),
+      blocksQuarantined: consumer.quarantinedBlockCount,
+      leasesOpen: producer.openLeaseCount,
+    }
+    const shown = JSON.stringify(counters)
+    if (loads.length === 0 && shown === this.#shownCounters) return null
+    this.#shownCounters = shown
+    return { loads, counters }
+  }
+
+  shutdown(): Promise<void> {
+    this.#shutdown ??= this.#close()
+    return this.#shutdown
+  }
+
+  async #register(caches: KvCacheLayout): Promise<Uint8Array> {
+    const { agent, sideChannel } = this.#components
+    const registration = await registerCaches(agent, caches)
+    // Taken after the registration: metadata lists only regions that exist.
+    const agentMetadata = await agent.localMetadata()
+    if (this.#shutdown !== null) {
+      await deregisterCaches(agent, registration)
+      throw closed('connector')
+    }
+    this.#parts = this.#createParts(caches, registration, agentMetadata)
+    agent.setListener(listenerOf(this.#parts))
+    return encodeCoordinates(sideChannel.address)
+  }
+
+  #createParts(
+    caches: KvCacheLayout,
+    registration: KvRegistration,
+    agentMetadata: Uint8Array,
+  ): Parts {
+    const common = { components: this.#components, counters: this.#counters }
+    const facts = factsOf(caches, this.#rank)
+    const { table } = registration
+    const { blockCount } = caches
+    const consumer = new ConsumerWorker({
+      ...common,
+      options: this.#options,
+      facts,
+      table,
+      blockCount,
+    })
+    const producer = new ProducerWorker({
+      ...common,
+      leaseDurationMs: this.#options.leaseDurationMs,
+      facts,
+      agentMetadata,
+      blockTable: this.#components.agent.exportBlockTable(table),
+    })
+    return { registration, consumer, producer }
+  }
+
+  async #close(): Promise<void> {
+    // A registration under way ends first; its own error belongs to its caller.
+    await this.#registering?.catch(() => undefined)
+    if (this.#parts === null) return
+    const { consumer, producer, registration } = this.#parts
+    await Promise.all([
+      consumer.shutdown(pullLimits.shutdownDrainMs),
+      producer.shutdown(pullLimits.shutdownDrainMs),
+    ])
+    const failures = await deregisterCaches(this.#components.agent, registration)
+    for (const failure of failures) this.#components.logger.warn(`at shutdown: ${failure}`)
+  }
+}
+
+function apply(entry: MetadataEntry, { consumer, producer }: Parts): void {
+  switch (entry.kind) {
+    case 'announce':
+      return producer.announce(entry.requestId)
+    case 'lease':
+      return producer.startLease(entry.requestId, entry.remainingMs)
+    case 'withdraw':
+      return producer.withdraw(entry.requestId)
+    case 'load':
+      return consumer.load(entry.order)
+    case 'release':
+      return consumer.release(entry.remote)
+    case 'abort':
+      return consumer.abort(entry.requestId)
+  }
+}
+
+function listenerOf({ consumer, producer }: Parts): AgentListener {
+  return {
+    onCompletions: (completions) => consumer.onCompletions(completions),
+    onNotifications: (notifications) => producer.onNotifications(notifications),
+    onBroken: (error) => consumer.onBroken(error),
+  }
+}
