@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import type { EngineTimings, LoadTimings } from '@kvferry/reference-engine'
 import type { RequestRecord } from '../src/compare/load-client.ts'
 import { breakdownParts, metricsOf } from '../src/compare/request-metrics.ts'
-import type { EngineTimings, LoadTimings } from '../src/compare/timings.ts'
 
 const load: LoadTimings = {
   outcome: 'loaded',
@@ -52,7 +52,7 @@ const record = (overrides: Partial<RequestRecord> = {}): RequestRecord => ({
   text: 'abcd',
   error: null,
   decode: timings({ receivedAtMs: 1_040, prefillEndAtMs: null, load, loadReadyAtMs: 1_050 }),
-  router: {
+  routed: {
     router: {
       receivedAtMs: 1_005,
       prefillSentAtMs: 1_006,
@@ -106,7 +106,7 @@ describe('metricsOf', () => {
   })
 
   it('has three parts for the oracle, which add up too', () => {
-    const metrics = metricsOf(record({ router: null, decode: timings({}) }))
+    const metrics = metricsOf(record({ routed: null, decode: timings({}) }))
     expect(metrics?.breakdown).toEqual({ queue: 15, prefill: 20, firstToken: 25 })
     expect(metrics?.load).toBeNull()
   })

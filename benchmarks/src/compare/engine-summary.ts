@@ -2,10 +2,10 @@
  * What the engines of one or more trials say about themselves, as sums and differences over the measured
  * phase, and the overrun guard. Pure.
  */
+import type { EngineStats } from '@kvferry/reference-engine'
 import { createDistribution, type Distribution } from '../lib/distribution.ts'
 import { guard } from '../limits.ts'
 import type { PerSide } from './result.ts'
-import type { EngineStats } from './timings.ts'
 import type { EngineObservation, Trial } from './trial.ts'
 
 type Side = keyof PerSide<unknown>
@@ -107,13 +107,13 @@ export function memoryOf(trial: Trial): {
   rss: number
 } {
   const ends = trial.engines.map((engine) => engine.end)
-  const sum = (key: string): number =>
-    ends.reduce((total, stats) => total + (stats.memoryBytes[key] ?? 0), 0)
+  const sum = (key: keyof EngineStats['memoryBytes']): number =>
+    ends.reduce((total, stats) => total + stats.memoryBytes[key], 0)
   return {
     deviceKv: sum('deviceKv'),
     deviceHistory: sum('deviceHistory'),
     hostHistory: sum('hostHistory'),
     slabs: sum('slabs'),
-    rss: ends.reduce((total, stats) => total + stats.rssBytes, 0),
+    rss: sum('rss'),
   }
 }

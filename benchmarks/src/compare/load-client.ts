@@ -4,12 +4,13 @@
  * that needed a second try has failed.
  */
 import type { Clock } from '@kvferry/connector-api'
+import type { EngineTimings } from '@kvferry/reference-engine'
 import type { Pool } from 'undici'
 import { readText } from '../lib/http.ts'
 import { createSseParser } from '../lib/sse.ts'
 import { limits } from '../limits.ts'
 import type { PlannedRequest } from './schedule.ts'
-import type { EngineTimings, RouterTimings } from './timings.ts'
+import type { RoutedTimings } from './timings.ts'
 
 export interface RequestRecord {
   readonly planned: PlannedRequest
@@ -22,7 +23,7 @@ export interface RequestRecord {
   readonly text: string
   readonly error: string | null
   readonly decode: EngineTimings | null
-  readonly router: RouterTimings | null
+  readonly routed: RoutedTimings | null
 }
 
 interface CompletionAnswer {
@@ -40,8 +41,8 @@ interface Reply {
 }
 
 /** The router reports its own and P's times in a response header. */
-function parseRouterTimings(header: string | string[] | undefined): RouterTimings | null {
-  return typeof header === 'string' ? (JSON.parse(header) as RouterTimings) : null
+function parseRoutedTimings(header: string | string[] | undefined): RoutedTimings | null {
+  return typeof header === 'string' ? (JSON.parse(header) as RoutedTimings) : null
 }
 
 function errorText(status: number, body: string): string {
@@ -114,7 +115,7 @@ export interface SendContext {
 async function exchange(
   planned: PlannedRequest,
   context: SendContext,
-): Promise<Reply & { router: RouterTimings | null }> {
+): Promise<Reply & { routed: RoutedTimings | null }> {
   const answer = await context.pool.request({
     method: 'POST',
     path: '/v1/completions',
@@ -140,7 +141,7 @@ async function exchange(
   const reply = await (planned.isStream
     ? readStream(answer.body, context.clock)
     : readWhole(answer.body, context.clock))
-  return { ...reply, router: parseRouterTimings(answer.headers['x-kvferry-timings']) }
+  return { ...reply, routed: parseRoutedTimings(answer.headers['x-kvferry-timings']) }
 }
 
 /** Resolves always: what went wrong is in `error`. */
@@ -152,7 +153,7 @@ export async function sendRequest(
   const sentAtMs = context.clock.now()
   const base = { planned, scheduledAtMs, sentAtMs }
   try {
-    const { text, tokenAtMs, lastTokenAtMs, finishReason, decode, router } = await exchange(
+    const { text, tokenAtMs, lastTokenAtMs, finishReason, decode, routed } = await exchange(
       planned,
       context,
     )
@@ -161,10 +162,10 @@ export async function sendRequest(
       isShort || finishReason === null
         ? `got ${text.length} of ${planned.outputTokens} tokens, finish_reason ${finishReason}`
         : null
-    return { ...base, tokenAtMs, lastTokenAtMs, text, error, decode, router }
+    return { ...base, tokenAtMs, lastTokenAtMs, text, error, decode, routed }
   } catch (error) {
     const message = error instanceof Error ? `${error.name}: ${error.message}` : String(error)
-    const nothing = { tokenAtMs: [], lastTokenAtMs: null, text: '', decode: null, router: null }
+    const nothing = { tokenAtMs: [], lastTokenAtMs: null, text: '', decode: null, routed: null }
     return { ...base, ...nothing, error: message }
   }
 }

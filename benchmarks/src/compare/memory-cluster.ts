@@ -19,12 +19,14 @@ async function startInlineEngine(
   spec: ClusterSpec,
   fabric: Fabric,
   role: ClusterEngine['role'],
+  onFatal: (error: Error) => void,
 ): Promise<Closable & ClusterEngine> {
   const { shape, configuration, prefixCaching } = spec
   const engine = await startEngine({
     core: 'inline',
     fabric,
     logger: silentLogger,
+    onFatal,
     port: 0,
     role,
     ...(configuration
@@ -51,15 +53,20 @@ export function memoryClusters(): StartCluster {
     const close = async (): Promise<void> => {
       for (const part of parts.splice(0).reverse()) await part.close()
     }
+    let onFatal: (error: Error) => void = () => {}
+    const failed = new Promise<never>((_, reject) => {
+      onFatal = reject
+    })
+    // Nobody may be racing against it yet, or any more.
+    failed.catch(() => {})
     const start = async (role: ClusterEngine['role']): Promise<ClusterEngine> => {
-      const engine = await startInlineEngine(spec, fabric, role)
+      const engine = await startInlineEngine(spec, fabric, role, onFatal)
       parts.push(engine)
       return { role: engine.role, url: engine.url, pid: null }
     }
     const shared: Pick<Cluster, 'pids' | 'failed' | 'logTails' | 'close'> = {
       pids: [],
-      // Parts of this process don't end unasked; a broken one takes the process with it.
-      failed: new Promise<never>(() => {}),
+      failed,
       logTails: () => '',
       close,
     }

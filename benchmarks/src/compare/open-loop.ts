@@ -50,7 +50,7 @@ function droppedRecord(planned: PlannedRequest, scheduledAtMs: number): RequestR
     text: '',
     error: `dropped: waited over ${limits.clientQueueMsMax} ms for a free place in the client`,
     decode: null,
-    router: null,
+    routed: null,
   }
 }
 

@@ -2,8 +2,8 @@
  * One request's times, by the definitions in this package's README. Pure arithmetic over a record; a
  * metric that a request doesn't have (no second token, no stream, nothing loaded) is null or empty.
  */
+import type { EngineTimings, LoadTimings } from '@kvferry/reference-engine'
 import type { RequestRecord } from './load-client.ts'
-import type { EngineTimings, LoadTimings } from './timings.ts'
 
 /**
  * Where the time to first token went: parts that touch, from the planned moment to the first token in
@@ -44,31 +44,15 @@ export interface RequestMetrics {
   readonly breakdown: Breakdown | null
 }
 
-interface CompleteLoad extends LoadTimings {
-  readonly bindAtMs: number
-  readonly handshakeMs: number
-  readonly queuedUs: number
-  readonly postUs: number
-  readonly wireUs: number
-  readonly completeAtMs: number
-}
-
-function isComplete(load: LoadTimings | null | undefined): load is CompleteLoad {
-  return (
-    load?.outcome === 'loaded' &&
-    load.bindAtMs !== null &&
-    load.handshakeMs !== null &&
-    load.queuedUs !== null &&
-    load.postUs !== null &&
-    load.wireUs !== null &&
-    load.completeAtMs !== null
-  )
+/** A load that failed has no times that mean anything. */
+function isComplete(load: LoadTimings | null | undefined): load is LoadTimings {
+  return load?.outcome === 'loaded'
 }
 
 /** Null when nothing was loaded, for example after a full local prefix hit or a failed load. */
 function loadMetricsOf(record: RequestRecord): LoadMetrics | null {
   const load = record.decode?.load
-  const prefillEndAtMs = record.router?.prefill?.prefillEndAtMs ?? null
+  const prefillEndAtMs = record.routed?.prefill?.prefillEndAtMs ?? null
   if (!isComplete(load) || prefillEndAtMs === null) return null
   return {
     criticalPathMs: load.completeAtMs - prefillEndAtMs,
@@ -96,10 +80,10 @@ function breakdownAlone(
 }
 
 function breakdownOf(record: RequestRecord, firstAtMs: number | null): Breakdown | null {
-  const { decode, router } = record
+  const { decode, routed } = record
   if (!decode || firstAtMs === null) return null
-  if (!router) return breakdownAlone(record, decode, firstAtMs)
-  const { prefill } = router
+  if (!routed) return breakdownAlone(record, decode, firstAtMs)
+  const { prefill } = routed
   const { load, loadReadyAtMs } = decode
   if (!prefill || prefill.prefillEndAtMs === null || !isComplete(load) || loadReadyAtMs === null) {
     return null

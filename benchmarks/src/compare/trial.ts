@@ -4,6 +4,7 @@
  * computed later, from this record alone.
  */
 import type { Clock } from '@kvferry/connector-api'
+import type { EngineStats } from '@kvferry/reference-engine'
 import { Pool } from 'undici'
 import { cpuSecondsByPid } from '../lib/cpu-time.ts'
 import { getJson } from '../lib/http.ts'
@@ -13,7 +14,6 @@ import type { Cluster, ClusterEngine, ClusterSpec, StartCluster } from './cluste
 import type { RequestRecord, SendContext } from './load-client.ts'
 import { runOpenLoop, type OpenLoopResult } from './open-loop.ts'
 import type { Phase, PlannedRequest } from './schedule.ts'
-import type { EngineStats } from './timings.ts'
 
 export interface EngineObservation {
   readonly role: ClusterEngine['role']
