@@ -197,21 +197,23 @@ export async function startWorkerCore(options: WorkerCoreOptions): Promise<CoreC
 function untilReady(worker: Worker, clock: Clock): Promise<PeerView> {
   const deadlineMs = engineLimits.startDeadlineMs
   return new Promise((resolve, reject) => {
+    // Each by name: `removeAllListeners` would also take Node's own ones, which start the message port.
     const settle = (end: () => void): void => {
       timer.stop()
-      worker.removeAllListeners()
+      worker.off('error', fail).off('exit', onExit).off('message', onMessage)
       end()
     }
     const fail = (error: Error): void => settle(() => reject(error))
+    const onExit = (code: number): void =>
+      fail(new Error(`the core's thread ended with ${code} at start`))
+    const onMessage = (message: FromCore): void => {
+      if (message.kind === 'ready') settle(() => resolve(message.peer))
+      else if (message.kind === 'refused') fail(fromPlainError(message.error))
+    }
     const timer = clock.after(deadlineMs, () => {
       const details = { what: 'start', deadlineMs }
       fail(new ConnectorError('ERR_KV_DEADLINE', 'the core did not start in time', details))
     })
-    worker.once('error', fail)
-    worker.once('exit', (code) => fail(new Error(`the core's thread ended with ${code} at start`)))
-    worker.on('message', (message: FromCore) => {
-      if (message.kind === 'ready') settle(() => resolve(message.peer))
-      else if (message.kind === 'refused') fail(fromPlainError(message.error))
-    })
+    worker.on('error', fail).on('exit', onExit).on('message', onMessage)
   })
 }
