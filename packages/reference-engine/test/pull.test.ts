@@ -1,0 +1,102 @@
+/** Prefill and decode over the pull connector: the text of one engine, whatever the prompt. */
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { startEngine, type EngineStats, type RunningEngine } from '../src/index.ts'
+import { complete, inlineOptions, post, prefillOf, startPair, type Pair } from './support/pair.ts'
+import { createFabric } from './support/test-core.ts'
+
+const blockSize = 16
+const maxModelLen = 512
+const maxTokens = 8
+const settings = { blockSize, maxModelLen, numBlocks: 512 }
+
+let pair: Pair
+let oracle: RunningEngine
+beforeEach(async () => {
+  pair = await startPair(settings)
+  oracle = await startEngine({ ...inlineOptions(createFabric()), ...settings })
+})
+afterEach(async () => {
+  await pair.close()
+  await oracle.close()
+})
+
+const promptOf = (length: number, salt = 'a'): string =>
+  Array.from({ length }, (_, index) =>
+    String.fromCharCode(97 + ((index * 7 + salt.charCodeAt(0)) % 26)),
+  ).join('')
+
+async function viaPair(prompt: string, tokens = maxTokens) {
+  const params = await prefillOf(pair, prompt)
+  return complete(pair.decode, { prompt, max_tokens: tokens, kv_transfer_params: params })
+}
+
+async function streamedText(body: Record<string, unknown>): Promise<string> {
+  const response = await post(pair.decode, { ...body, stream: true })
+  const lines = (await response.text()).split('\n\n').filter((line) => line.startsWith('data: {'))
+  return lines
+    .map((line) => JSON.parse(line.slice(6)) as { choices: { text: string }[] })
+    .map((chunk) => chunk.choices[0]?.text ?? '')
+    .join('')
+}
+
+const stats = async (engine: RunningEngine): Promise<EngineStats> =>
+  (await (await fetch(`${engine.url}/kvferry/v1/stats`)).json()) as EngineStats
+
+describe('prefill and decode over pull', () => {
+  const lengths = [
+    1,
+    blockSize - 1,
+    blockSize,
+    blockSize + 1,
+    2 * blockSize,
+    maxModelLen - maxTokens,
+  ]
+  for (const length of lengths) {
+    it(`say what one engine says for a prompt of ${length} tokens`, async () => {
+      const prompt = promptOf(length)
+      const blockCount = Math.ceil(length / blockSize)
+      const expected = (await complete(oracle, { prompt, max_tokens: maxTokens })).text
+      const answer = await viaPair(prompt)
+      expect(answer.text).toBe(expected)
+      expect(answer.kvferry).toMatchObject({
+        load: { outcome: 'loaded', bytes: blockCount * blockSize * 1_024 },
+        verification: { blocksLoaded: blockCount, mismatchedBlocks: 0 },
+      })
+      const params = await prefillOf(pair, `${prompt.slice(1)}!`)
+      const body = { prompt: `${prompt.slice(1)}!`, max_tokens: maxTokens }
+      const streamed = await streamedText({ ...body, kv_transfer_params: params })
+      expect(streamed).toBe((await complete(oracle, body)).text)
+    })
+  }
+
+  it('say the same for 32 requests at once, and leave nothing behind', async () => {
+    const prompts = Array.from({ length: 32 }, (_, index) =>
+      promptOf(20 + 5 * index, String.fromCharCode(33 + index)),
+    )
+    const [answers, expected] = await Promise.all([
+      Promise.all(prompts.map((prompt) => viaPair(prompt))),
+      Promise.all(prompts.map((prompt) => complete(oracle, { prompt, max_tokens: maxTokens }))),
+    ])
+    expect(answers.map(({ text }) => text)).toEqual(expected.map(({ text }) => text))
+    const decode = await stats(pair.decode)
+    expect(decode.verification.blocksVerified).toBe(decode.verification.blocksLoaded)
+    expect(decode.verification.mismatchedBlocks).toBe(0)
+    expect(decode.blocks).toMatchObject({ owned: 0, leased: 0, quarantined: 0 })
+    await expect
+      .poll(async () => (await stats(pair.prefill)).blocks, { timeout: 5_000 })
+      .toMatchObject({ owned: 0, leased: 0, quarantined: 0 })
+  })
+
+  it('describe themselves so that a router can match them', async () => {
+    const peer = await (await fetch(`${pair.prefill.url}/kvferry/v1/peer`)).json()
+    expect(peer).toMatchObject({
+      connector: 'pull',
+      transferMode: 'pull',
+      engineId: 'p0',
+      role: 'producer',
+      blockTokens: blockSize,
+      model: 'tiny',
+      sideChannel: { host: '127.0.0.1' },
+    })
+  })
+})
