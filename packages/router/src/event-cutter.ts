@@ -30,8 +30,10 @@ export class EventCutter {
     this.#held = bytes.subarray(cut)
     if (cut === 0) return empty
     this.#isInsideEvent = isTooLongToHold
-    this.#lastWhole = bytes.subarray(Math.max(0, cut - tailSizeBytesMax), cut)
-    return bytes.subarray(0, cut)
+    const whole = bytes.subarray(0, cut)
+    // A comment (keep-alive) after `[DONE]` says nothing about the end.
+    if (whole.includes('data:')) this.#lastWhole = whole.subarray(-tailSizeBytesMax)
+    return whole
   }
 
   /** What is still held when the stream has ended by itself: passed on as it is. */

@@ -14,5 +14,5 @@
  */
 export { defaultDeadlines, routerLimits, type Deadlines, type PollIntervals } from './limits.ts'
 export type { RouterTimings } from './dispatch.ts'
-export type { RouterConfig } from './options.ts'
+export type { PrefillConfig, RouterConfig } from './options.ts'
 export { startRouter, type RouterPorts, type RunningRouter } from './start-router.ts'

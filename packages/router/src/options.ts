@@ -54,8 +54,28 @@ const schema = z.strictObject({
   poll: overrides({ ...defaultPollIntervals }).default({}),
 })
 
-/** As written by a user; see README.md for each key. */
-export type RouterConfig = z.input<typeof schema>
+/** A prefill engine, with what it cannot say itself when it has no `/kvferry/v1/peer`. */
+export interface PrefillConfig {
+  readonly url: string
+  readonly engineId?: string
+  /** `host:port` where decode engines reach its side channel. */
+  readonly sideChannel?: string
+  readonly tp?: number
+}
+
+/** As written by a user; README.md describes each key. */
+export interface RouterConfig {
+  readonly prefill: readonly (string | PrefillConfig)[]
+  readonly decode: readonly string[]
+  /** Default 127.0.0.1. */
+  readonly host?: string
+  /** Default 8000; 0 = any free port. */
+  readonly port?: number
+  /** What engines without `/kvferry/v1/peer` run. */
+  readonly connector?: 'pull' | null
+  readonly deadlines?: Partial<Deadlines>
+  readonly poll?: Partial<PollIntervals>
+}
 
 export interface ParsedRouterConfig {
   readonly prefills: readonly { readonly url: string; readonly declared: DeclaredPrefill }[]

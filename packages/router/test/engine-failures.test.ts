@@ -1,7 +1,7 @@
 /** Engines that refuse, break, hang or answer nonsense: a typed error within the deadline, never a hang. */
 import { describe, expect, it } from 'vitest'
 import { decodeAnswer, handoff, prefillAnswer, sendJson } from './support/fake-engine.ts'
-import { engine, errorOf, metric, post, prompt, setup } from './support/router-fixture.ts'
+import { engine, errorOf, get, metric, post, prompt, setup } from './support/router-fixture.ts'
 
 describe('prefill fails', () => {
   it('refuses the connection: another P is asked, once', async () => {
@@ -25,6 +25,8 @@ describe('prefill fails', () => {
     expect(errorOf(answer)).toMatchObject({ type: 'server_error', code: 'ERR_KV_PEER_UNAVAILABLE' })
     expect(errorOf(answer).message).toContain(p.url)
     expect(d.received).toEqual([])
+    // At once, before any poll: the next request must not try it again.
+    expect((await get(`${router.url}/ready`)).status).toBe(503)
   })
 
   it('dies while it computes: 502, not repeated elsewhere', async () => {

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { routerLimits } from '../src/index.ts'
 import { parseCompletionRequest, prefillBody } from '../src/completion-request.ts'
 import { RouterError } from '../src/router-error.ts'
+import { sendJson } from './support/fake-engine.ts'
 import { errorOf, get, metric, post, prompt, setup } from './support/router-fixture.ts'
 
 describe('validation', () => {
@@ -67,6 +68,14 @@ describe('validation', () => {
     expect(JSON.stringify([p.received[0]!.body, d.received[0]!.body])).not.toContain('evil')
     expect(await metric(router, 'kv_router_client_params_dropped_total')).toBe(1)
     expect(log.filter(({ message }) => message.includes('dropped'))).toHaveLength(1)
+  })
+
+  it('drops them also where P gives nothing to put in their place', async () => {
+    const { router, d } = await setup({
+      prefill: (_request, response) => sendJson(response, 200, {}),
+    })
+    await post(router.url, { ...prompt, kv_transfer_params: { do_remote_prefill: true } })
+    expect(d.received[0]!.body).toEqual(prompt)
   })
 
   it('takes over a well-formed request id and no other', async () => {

@@ -125,6 +125,7 @@ export function open(
     return { status: message.statusCode ?? 0, headers: message.headers, text, isBroken }
   }
   head.catch(() => {})
+  onTestFinished(() => void request.destroy())
   request.end(raw)
   return { head, read, hangUp: () => request.destroy() }
 }
