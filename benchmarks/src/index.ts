@@ -14,3 +14,9 @@ export { createDistribution, nearestRank, type Distribution } from './lib/distri
 export type { Environment } from './lib/environment.ts'
 export { createProgress, silentProgress, type Progress } from './lib/progress.ts'
 export { assertMatchesSchema, type SchemaName } from './lib/result-schema.ts'
+export {
+  createChildGroup,
+  type ChildGroup,
+  type ChildOptions,
+  type TrackedChild,
+} from './lib/child-group.ts'
