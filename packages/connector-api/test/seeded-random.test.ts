@@ -12,7 +12,7 @@ test('the same seed repeats, another seed does not, on every machine', () => {
   expect(draw(0.25)).not.toEqual(draw(0.75))
   // Golden: a change here changes every recorded seed.
   const random = createSeededRandom(42)
-  expect([...random.bytes(8)]).toEqual([141, 2, 121, 108, 236, 143, 38, 172])
+  expect([...random.bytes(8)]).toEqual([243, 157, 243, 141, 154, 191, 98, 2])
 })
 
 test('values are uniform enough to make schedules of', () => {

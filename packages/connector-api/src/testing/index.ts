@@ -15,3 +15,9 @@ export type {
   MemoryFabricOptions,
 } from './memory-fabric/fabric.ts'
 export type { FabricTimes, NotificationFaults } from './memory-fabric/fabric-core.ts'
+export { createMemorySideChannels } from './memory-side-channel/memory-side-channels.ts'
+export type {
+  MemorySideChannelFaults,
+  MemorySideChannels,
+  MemorySideChannelsOptions,
+} from './memory-side-channel/memory-side-channels.ts'
