@@ -1,3 +1,4 @@
 import { testProject } from '../../vitest.base.ts'
 
-export default testProject('reference-engine')
+// Whole engines on a busy machine: seconds of work, no waiting for time.
+export default testProject('reference-engine', { testTimeoutMs: 30_000 })

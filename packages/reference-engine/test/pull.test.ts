@@ -1,5 +1,5 @@
 /** Prefill and decode over the pull connector: the text of one engine, whatever the prompt. */
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startEngine, type EngineStats, type RunningEngine } from '../src/index.ts'
 import { complete, inlineOptions, post, prefillOf, startPair, type Pair } from './support/pair.ts'
 import { createFabric } from './support/test-core.ts'
@@ -11,11 +11,11 @@ const settings = { blockSize, maxModelLen, numBlocks: 512 }
 
 let pair: Pair
 let oracle: RunningEngine
-beforeEach(async () => {
+beforeAll(async () => {
   pair = await startPair(settings)
   oracle = await startEngine({ ...inlineOptions(createFabric()), ...settings })
 })
-afterEach(async () => {
+afterAll(async () => {
   await pair.close()
   await oracle.close()
 })

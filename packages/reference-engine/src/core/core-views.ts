@@ -49,7 +49,7 @@ export function describeStats(core: AssembledCore): EngineStats {
     requests: Object.fromEntries(states) as Record<RequestStateKind, number>,
     verification: { blocksLoaded: core.lifecycle.blocksLoaded, ...core.forward.counters() },
     agentCounters: { ...ports.transfer?.agent.counters() },
-    connectorCounters: core.connectorCounters,
+    connectorCounters: core.connectorCounters(),
     memoryBytes: {
       deviceKv: caches.memory.sizeBytes,
       deviceHistory: 0,
