@@ -1,5 +1,6 @@
 // The JS side of an agent: block tables and fences. All synchronous, none reaches the thread (except
 // that a signalled fence wakes it).
+#include <algorithm>
 #include <utility>
 
 #include "agent_core.h"
@@ -28,7 +29,10 @@ Result Agent::declareBlockTable(const std::vector<BlockRegionSpec>& specs, uint6
     if (__builtin_add_overflow((*region)->address, spec.offsetBytes, &address)) {
       return Result::outOfRange("declareBlockTable", "the offset wraps");
     }
-    regions.push_back({address, spec.blockSizeBytes, spec.blockStrideBytes, spec.blockCount});
+    const auto same = std::find(entry->regions.begin(), entry->regions.end(), *region);
+    const auto registration = static_cast<uint64_t>(same - entry->regions.begin());
+    regions.push_back({address, spec.blockSizeBytes, spec.blockStrideBytes, spec.blockCount,
+                       registration});
     entry->regions.push_back(*region);
   }
   Result made = makeBlockTable(std::move(regions), &entry->table);

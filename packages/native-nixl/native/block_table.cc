@@ -12,7 +12,7 @@ namespace {
 /** "KVBT" in the order of the bytes. */
 constexpr uint32_t kMagic = 0x5442564B;
 constexpr size_t kHeaderBytes = 16;
-constexpr size_t kRegionBytes = 32;
+constexpr size_t kRegionBytes = 40;
 
 Result bad(std::string detail) { return Result::outOfRange("block table", std::move(detail)); }
 
@@ -82,6 +82,7 @@ Result makeBlockTable(std::vector<BlockRegion> regions, BlockTable* table) {
   for (size_t i = 0; i < regions.size(); i++) {
     Result checked = checkRegion(regions[i], i);
     if (!checked.ok()) return checked;
+    if (regions[i].registration >= regions.size()) return bad("no such registration");
     if (regions[i].blockCount != regions[0].blockCount) return bad("block counts of regions differ");
     // Sizes are below 2^53 and regions at most 2^10: no wrap.
     bytesPerBlock += regions[i].blockSizeBytes;
@@ -107,6 +108,7 @@ std::vector<uint8_t> encodeBlockTable(const BlockTable& table) {
     put(bytes, region.blockSizeBytes, 8);
     put(bytes, region.blockStrideBytes, 8);
     put(bytes, region.blockCount, 8);
+    put(bytes, region.registration, 8);
   }
   return bytes;
 }
@@ -123,7 +125,7 @@ Result decodeBlockTable(const uint8_t* bytes, size_t sizeBytes, BlockTable* tabl
   std::vector<BlockRegion> regions(count);
   for (size_t i = 0; i < count; i++) {
     const uint8_t* at = bytes + kHeaderBytes + i * kRegionBytes;
-    regions[i] = {get(at, 8), get(at + 8, 8), get(at + 16, 8), get(at + 24, 8)};
+    regions[i] = {get(at, 8), get(at + 8, 8), get(at + 16, 8), get(at + 24, 8), get(at + 32, 8)};
   }
   Result made = makeBlockTable(std::move(regions), table);
   if (made.ok()) return made;

@@ -16,6 +16,11 @@ struct BlockRegion {
   uint64_t blockSizeBytes = 0;
   uint64_t blockStrideBytes = 0;
   uint64_t blockCount = 0;
+  /**
+   * Which of the owner's registrations it lies in, as a number below the table's region count. The
+   * library refuses a descriptor that spans two, even where they touch.
+   */
+  uint64_t registration = 0;
 
   /** From the start of block 0 to the end of the last block. */
   uint64_t spanBytes() const noexcept { return (blockCount - 1) * blockStrideBytes + blockSizeBytes; }
@@ -37,7 +42,7 @@ Result makeBlockTable(std::vector<BlockRegion> regions, BlockTable* table);
 
 /**
  * Little-endian: u32 magic, u16 version, u16 zero, u32 region count, u32 zero; then per region u64
- * address, block size, stride, block count.
+ * address, block size, stride, block count, registration.
  */
 std::vector<uint8_t> encodeBlockTable(const BlockTable& table);
 

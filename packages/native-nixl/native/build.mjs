@@ -1,8 +1,8 @@
 /**
  * Builds the native half: the addon, the fake NIXL, and the C++ tests. Plain Node, no dependencies and no
  * downloads: the compiler of the system, and the Node-API headers of two npm packages. Used by the
- * project's set-up, by tests, and by hand. Objects are keyed by a hash of everything that goes into them,
- * so a second run takes milliseconds. Outputs appear by rename: whoever loads one never sees half of it.
+ * project's set-up, by tests, and by hand. Objects are keyed by a hash of everything that goes into them
+ * (flags, compiler, source, the headers it included last time), so a second run takes milliseconds. Outputs appear by rename: whoever loads one never sees half of it.
  *
  *   node native/build.mjs [--addon] [--fake] [--tests plain|asan|tsan] [--debug]
  *
@@ -21,7 +21,7 @@ import {
 } from 'node:fs'
 import { createRequire } from 'node:module'
 import { availableParallelism } from 'node:os'
-import { basename, dirname, join, relative } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const nativeDir = dirname(fileURLToPath(import.meta.url))
@@ -87,16 +87,13 @@ const sources = (folder) =>
         .map((file) => join(nativeDir, folder, file))
     : []
 
-function hashOfHeaders() {
-  const hash = createHash('sha256')
-  for (const folder of ['.', 'napi', 'fake-nixl', 'test']) {
-    const at = join(nativeDir, folder)
-    if (!existsSync(at)) continue
-    for (const file of readdirSync(at).sort()) {
-      if (file.endsWith('.h')) hash.update(file).update(readFileSync(join(at, file)))
-    }
-  }
-  return hash.digest('hex')
+/** What a compiler's dependency file (`-MMD`) says that an object was made from. */
+function parseDependencies(text) {
+  return text
+    .replaceAll('\\\n', ' ')
+    .replace(/^[^:]*:/, '')
+    .split(/\s+/)
+    .filter((path) => path !== '')
 }
 
 const hashOf = (...parts) => {
@@ -129,37 +126,42 @@ async function inParallel(items, width, work) {
   await Promise.all(Array.from({ length: width }, runner))
 }
 
+/** Hash of what an object was made from; null when that isn't known, or a file is gone. */
+function objectKey(file, dependencies, flagsHash) {
+  if (!existsSync(dependencies)) return null
+  const inputs = parseDependencies(readFileSync(dependencies, 'utf8'))
+  if (!inputs.every((path) => existsSync(path))) return null
+  return hashOf(flagsHash, file, ...inputs.map((path) => readFileSync(path)))
+}
+
 /** Compiles what changed and links. Answers true if the output is new. */
-async function buildTarget({
-  name,
-  output,
-  files,
-  compileFlags,
-  linkFlags,
-  compiler,
-  headersHash,
-}) {
+async function buildTarget({ name, output, files, compileFlags, linkFlags, compiler }) {
   const objectDir = join(buildDir, 'objects', name)
   mkdirSync(objectDir, { recursive: true })
   mkdirSync(dirname(output), { recursive: true })
-  const flagsHash = hashOf(compiler.command, compiler.version, headersHash, ...compileFlags)
-  const objects = files.map((file) => {
-    const key = hashOf(flagsHash, readFileSync(file)).slice(0, 24)
-    const stem = relative(nativeDir, file).replaceAll(/[/\\]/g, '-')
-    return { file, object: join(objectDir, `${stem}-${key}.o`) }
+  const flagsHash = hashOf(compiler.command, compiler.version, ...compileFlags)
+  const units = files.map((file) => {
+    const stem = join(objectDir, relative(nativeDir, file).replaceAll(/[/\\]/g, '-'))
+    return { file, object: `${stem}.o`, dependencies: `${stem}.d`, stamp: `${stem}.stamp` }
   })
-  const linkKey = hashOf(flagsHash, ...linkFlags, ...objects.map(({ object }) => basename(object)))
-  const stamp = `${output}.stamp`
-  if (existsSync(output) && existsSync(stamp) && readFileSync(stamp, 'utf8') === linkKey)
-    return false
+  const keyOf = ({ file, dependencies }) => objectKey(file, dependencies, flagsHash)
+  const isCurrent = (path, stamp, key) =>
+    key !== null && existsSync(path) && existsSync(stamp) && readFileSync(stamp, 'utf8') === key
 
   const temporary = (path) => `${path}.${process.pid}`
-  const missing = objects.filter(({ object }) => !existsSync(object))
-  await inParallel(missing, Math.min(2, availableParallelism()), async ({ file, object }) => {
-    await run(compiler.command, [...compileFlags, '-c', file, '-o', temporary(object)])
+  const stale = units.filter((unit) => !isCurrent(unit.object, unit.stamp, keyOf(unit)))
+  await inParallel(stale, Math.min(2, availableParallelism()), async (unit) => {
+    const { file, object, dependencies } = unit
+    const outputFlags = ['-MMD', '-MF', temporary(dependencies), '-o', temporary(object)]
+    await run(compiler.command, [...compileFlags, '-c', file, ...outputFlags])
+    renameSync(temporary(dependencies), dependencies)
     renameSync(temporary(object), object)
+    writeFileSync(unit.stamp, keyOf(unit))
   })
-  const inputs = objects.map(({ object }) => object)
+  const linkKey = hashOf(flagsHash, ...linkFlags, ...units.map((unit) => keyOf(unit)))
+  const stamp = `${output}.stamp`
+  if (isCurrent(output, stamp, linkKey)) return false
+  const inputs = units.map(({ object }) => object)
   await run(compiler.command, [...compileFlags, ...inputs, '-o', temporary(output), ...linkFlags])
   renameSync(temporary(output), output)
   writeFileSync(stamp, linkKey)
@@ -178,7 +180,6 @@ export async function build({
   log = () => {},
 } = {}) {
   const compiler = findCompiler()
-  const headersHash = hashOfHeaders()
   const made = {}
   const target = async (name, output, files, compileFlags, linkFlags) => {
     const startedAt = process.hrtime.bigint()
@@ -189,7 +190,6 @@ export async function build({
       compileFlags,
       linkFlags,
       compiler,
-      headersHash,
     })
     const ms = Number((process.hrtime.bigint() - startedAt) / 1_000_000n)
     const size = `${Math.ceil(statSync(output).size / 1024)} KiB`

@@ -24,6 +24,7 @@ class SideCursor {
   uint64_t address() const noexcept { return address_; }
   /** Bytes of the current piece that haven't been taken. */
   uint64_t left() const noexcept { return left_; }
+  uint32_t registration() const noexcept { return registration_; }
 
   /** At most `left()`. */
   void take(uint64_t bytes) noexcept {
@@ -45,13 +46,16 @@ class SideCursor {
   void load() noexcept {
     if (side_.isSegments) {
       if (index_ == side_.count) return;
-      address_ = side_.table->regions[side_.regions[index_]].address + side_.offsets[index_];
+      const BlockRegion& region = side_.table->regions[side_.regions[index_]];
+      address_ = region.address + side_.offsets[index_];
+      registration_ = static_cast<uint32_t>(region.registration);
       left_ = side_.lengths[index_];
       return;
     }
     if (region_ == side_.table->regions.size()) return;
     const BlockRegion& region = side_.table->regions[region_];
     address_ = region.address + side_.ids[index_] * region.blockStrideBytes;
+    registration_ = static_cast<uint32_t>(region.registration);
     left_ = region.blockSizeBytes;
   }
 
@@ -60,10 +64,13 @@ class SideCursor {
   size_t region_ = 0;
   uint64_t address_ = 0;
   uint64_t left_ = 0;
+  uint32_t registration_ = 0;
 };
 
 bool isNeighbour(const CopyDescriptor& first, const CopyDescriptor& second) noexcept {
-  return first.local + first.bytes == second.local && first.remote + first.bytes == second.remote;
+  return first.local + first.bytes == second.local && first.remote + first.bytes == second.remote &&
+         first.localRegistration == second.localRegistration &&
+         first.remoteRegistration == second.remoteRegistration;
 }
 
 /** Appends, or lengthens the last one. */
@@ -199,7 +206,8 @@ void buildPlan(const PlanSide& local, const PlanSide& remote, TransferPlan* plan
   bool isSorted = true;
   while (!from.isAtEnd() && !to.isAtEnd()) {
     const uint64_t bytes = std::min(from.left(), to.left());
-    const CopyDescriptor next{from.address(), to.address(), bytes};
+    const CopyDescriptor next{from.address(), to.address(), bytes, from.registration(),
+                              to.registration()};
     if (!plan->descriptors.empty() && next.local < plan->descriptors.back().local) isSorted = false;
     appendMerged(plan->descriptors, next);
     plan->descriptorsBeforeMerge += 1;

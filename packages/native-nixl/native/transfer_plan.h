@@ -61,6 +61,9 @@ struct CopyDescriptor {
   uint64_t local;
   uint64_t remote;
   uint64_t bytes;
+  /** Numbers of BlockRegion::registration; only pieces of one registration are merged. */
+  uint32_t localRegistration;
+  uint32_t remoteRegistration;
 };
 
 struct TransferPlan {
