@@ -64,14 +64,14 @@ Result Agent::exportBlockTable(uint64_t handle, std::vector<uint8_t>* exported) 
 Result Agent::importBlockTable(uint64_t peer, const uint8_t* exported, size_t sizeBytes,
                                uint64_t* handle) {
   auto entry = std::make_shared<TableEntry>();
-  Result decoded = decodeBlockTable(exported, sizeBytes, &entry->table);
-  if (!decoded.ok()) return decoded;
   std::lock_guard<std::mutex> lock(core_->mutex);
   Result open = core_->checkIntake();
   if (!open.ok()) return open;
   if (core_->peers.find(peer) == nullptr) {
     return Result::failure(Status::kInvalidHandle, "importBlockTable", "not a peer");
   }
+  Result decoded = decodeBlockTable(exported, sizeBytes, &entry->table);
+  if (!decoded.ok()) return decoded;
   if (core_->tables.isFull()) {
     return Result::overLimit("blockTableCountMax", core_->tables.size(), limits::kBlockTableCountMax);
   }
