@@ -1,3 +1,9 @@
 import { testProject } from '../../vitest.base.ts'
 
-export default testProject('native-nixl')
+// Real time and real processes: one file at a time, or they would measure each other.
+const project = testProject('native-nixl', { testTimeoutMs: 30_000 })
+
+export default {
+  ...project,
+  test: { ...project.test, globalSetup: ['test/global-setup.ts'], fileParallelism: false },
+}

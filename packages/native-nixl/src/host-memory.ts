@@ -17,6 +17,7 @@ class HostMemory implements KvMemory {
   readonly sizeBytes: number
   readonly #native: NativeMemory
   #bytes: Uint8Array | null = null
+  #isFreed = false
 
   constructor(native: NativeMemory, sizeBytes: number) {
     this.sizeBytes = sizeBytes
@@ -37,20 +38,26 @@ class HostMemory implements KvMemory {
     return this.#bytes
   }
 
+  get isFreed(): boolean {
+    return this.#isFreed
+  }
+
   free(): void {
     callNative({ operation: 'free' }, () => this.#native.free())
+    this.#isFreed = true
   }
 }
 
 /**
  * The native memory behind `memory`.
- * @throws TypeError when another maker allocated it.
+ * @throws TypeError when another maker allocated it; RangeError when it was freed.
  */
 export function nativeMemoryOf(memory: KvMemory): NativeMemory {
   const native = natives.get(memory)
   if (native === undefined) {
     throw new TypeError('memory was not allocated by createHostAllocator of @kvferry/native-nixl')
   }
+  if ((memory as HostMemory).isFreed) throw new RangeError('memory was freed')
   return native
 }
 

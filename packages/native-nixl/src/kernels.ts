@@ -20,7 +20,7 @@ function defaultThreadCount(): number {
 /**
  * @throws ConnectorError ERR_NIXL_UNAVAILABLE when the addon is not built. The kernels reject with
  *   RangeError (ids, lengths, a slot named twice by `fill`, block sizes that are no multiple of 8 bytes
- *   per token), TypeError (foreign memory), ConnectorError ERR_KV_CLOSED (freed memory), ERR_KV_LIMIT.
+ *   per token, freed memory), TypeError (foreign memory), ConnectorError ERR_KV_LIMIT.
  */
 export function createKernels(options: { readonly threads?: number } = {}): KvKernels {
   const threads = options.threads ?? defaultThreadCount()

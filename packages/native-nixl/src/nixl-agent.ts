@@ -40,8 +40,6 @@ export class NixlAgent implements TransferAgent {
   readonly #native: NativeAgent
   readonly #commands = new PendingCommands()
   readonly #drains = new DrainWaiters()
-  /** Fences that were made and not signalled; an inline post on one would wait for itself. */
-  readonly #openFences = new Set<number>()
   #listener: AgentListener | null = null
   #openTransfers = 0
   #closing: Promise<void> | null = null
@@ -137,25 +135,19 @@ export class NixlAgent implements TransferAgent {
 
   createFence(): ReadyFence {
     const fence = this.#call('createFence', () => this.#native.createFence())
-    this.#openFences.add(fence)
     return { handle: fence as FenceHandle }
   }
 
   signalFence(fence: ReadyFence): void {
-    const number = handle(fence?.handle, 'fence.handle')
-    this.#call('signalFence', () => this.#native.signalFence(number))
-    this.#openFences.delete(number)
+    this.#call('signalFence', () => this.#native.signalFence(handle(fence?.handle, 'fence.handle')))
   }
 
   post(
     posts: readonly TransferPost[],
     options: { readonly waitUntilPosted?: boolean } = {},
   ): TransferHandle[] {
-    const isWaitUntilPosted = options.waitUntilPosted ?? false
     const list = layOutPosts(posts)
-    if (isWaitUntilPosted && posts.some((post) => this.#isOpenFence(post.after))) {
-      throw new RangeError('an inline post on a fence that is not signalled would wait for ever')
-    }
+    const isWaitUntilPosted = options.waitUntilPosted ?? false
     const handles = this.#call('post', () => this.#native.post(list, isWaitUntilPosted))
     this.#openTransfers += handles.length
     return handles as TransferHandle[]
@@ -195,10 +187,6 @@ export class NixlAgent implements TransferAgent {
       `${end.leakedTransfers} transfers had no final status ${deadlineMs} ms after close; their memory stays mapped`,
       { what: 'close', deadlineMs },
     )
-  }
-
-  #isOpenFence(fence: ReadyFence | undefined): boolean {
-    return fence !== undefined && this.#openFences.has(fence.handle)
   }
 
   #call<T>(operation: string, run: () => T): T {

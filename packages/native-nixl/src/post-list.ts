@@ -43,6 +43,9 @@ function pushSide(list: NativePosts, side: TransferSide, name: string): void {
   if (!(side.offsets instanceof Float64Array) || !(side.lengths instanceof Float64Array)) {
     throw new TypeError(`${name}.offsets and ${name}.lengths must be Float64Arrays`)
   }
+  if (side.offsets.length !== side.regions.length || side.lengths.length !== side.regions.length) {
+    throw new TypeError(`${name}: regions, offsets and lengths differ in length`)
+  }
   list.push(table, side.regions, side.offsets, side.lengths)
 }
 

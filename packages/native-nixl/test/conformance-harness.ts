@@ -1,0 +1,124 @@
+/**
+ * Harnesses of the agent suite for this package: the fake library, where the peer is a second agent of
+ * this process, and real NIXL, where it lives in a process of its own.
+ */
+import { realTime, type AgentHarness, type AgentWorld } from '@kvferry/connector-api/conformance'
+import { connectPeer, createPeerHost, type AgentPeer } from '@kvferry/connector-api/testing'
+import type { Clock, Instant } from '@kvferry/connector-api'
+import { createHostAllocator, createKernels, createNixlAgent } from '../src/index.ts'
+import { Fixture } from './children.ts'
+import { fakeLibraryPath } from './fake-library.ts'
+
+const clock: Clock = {
+  now: () => performance.now() as Instant,
+  after(delayMs, callback) {
+    const timer = setTimeout(callback, delayMs)
+    return { stop: () => clearTimeout(timer) }
+  },
+}
+
+const time = realTime(clock)
+const allocator = createHostAllocator({ hugePages: false })
+const kernels = createKernels({ threads: 1 })
+let agentCount = 0
+const nextName = (kind: string) => `${kind}-${process.pid}-${++agentCount}`
+
+const inThisProcess = 'its peers live in the process of the test'
+
+export function createFakeHarness(): AgentHarness {
+  const openPeers = new Set<AgentPeer>()
+  const createAgent = (kind: string) =>
+    createNixlAgent({ name: nextName(kind), libraryPath: fakeLibraryPath })
+  const createPeer = async () => {
+    const peer = createPeerHost({ agent: await createAgent('peer'), allocator })
+    openPeers.add(peer)
+    return peer
+  }
+  let shared: AgentWorld | null = null
+  const open = async (): Promise<AgentWorld> => ({
+    agent: await createAgent('agent'),
+    allocator,
+    kernels,
+    time,
+    peer: await createPeer(),
+    createPeer,
+    killPeer: () => Promise.reject(new Error(inThisProcess)),
+    stallPeer: () => Promise.reject(new Error(inThisProcess)),
+    resumePeer: () => Promise.reject(new Error(inThisProcess)),
+  })
+  return {
+    unsupported: { 'peer-kill': inThisProcess, 'peer-stall': inThisProcess },
+    async openWorld({ isIsolated }) {
+      const world = isIsolated ? null : shared
+      shared = isIsolated ? shared : null
+      return world ?? (await open())
+    },
+    async closeWorld(world, { isReusable }) {
+      if (isReusable) shared = world
+      else await world.agent.close({ deadlineMs: 1_000 })
+    },
+    async close() {
+      await shared?.agent.close()
+      for (const peer of openPeers) await peer.close()
+    },
+  }
+}
+
+export function createRealHarness(options: {
+  readonly environment: Readonly<Record<string, string>>
+  readonly unsupported: AgentHarness['unsupported']
+}): AgentHarness {
+  const children = new Map<AgentPeer, Fixture>()
+  const createPeer = async () => {
+    const child = new Fixture('peer-process', {
+      environment: options.environment,
+      parameters: [nextName('peer')],
+    })
+    const peer = await Promise.race([connectPeer(child.port), child.ended()])
+    children.set(peer, child)
+    return peer
+  }
+  const childOf = (peer: AgentPeer): Fixture => {
+    const child = children.get(peer)
+    if (child === undefined) throw new Error('not a peer of this harness')
+    return child
+  }
+  let shared: AgentWorld | null = null
+  const open = async (): Promise<AgentWorld> => {
+    const [agent, peer] = await Promise.all([
+      createNixlAgent({ name: nextName('agent'), env: options.environment }),
+      createPeer(),
+    ])
+    return {
+      agent,
+      allocator,
+      kernels,
+      time,
+      peer,
+      createPeer,
+      killPeer: (victim) => childOf(victim).kill(),
+      stallPeer: async (victim) => childOf(victim).signal('SIGSTOP'),
+      resumePeer: async (victim) => childOf(victim).signal('SIGCONT'),
+    }
+  }
+  return {
+    unsupported: options.unsupported,
+    async openWorld({ isIsolated }) {
+      const world = isIsolated ? null : shared
+      shared = isIsolated ? shared : null
+      return world ?? (await open())
+    },
+    async closeWorld(world, { isReusable }) {
+      if (isReusable) {
+        shared = world
+        return
+      }
+      await world.agent.close({ deadlineMs: 2_000 })
+      await children.get(world.peer)?.kill()
+    },
+    async close() {
+      await shared?.agent.close()
+      for (const child of children.values()) await child.kill()
+    },
+  }
+}
