@@ -152,7 +152,11 @@ export class Scheduler {
     const externalTokenCount = offer?.tokens ?? 0
     assert(externalTokenCount === 0 || offer?.isAsync === true, 'the connector offers a sync load')
     const loadEnd = prefixTokenCount + externalTokenCount
-    assert(loadEnd <= request.promptTokenCount, 'the connector offers more than the prompt')
+    // Local hits may go further: a preempted request finds its own output again.
+    assert(
+      externalTokenCount === 0 || loadEnd <= request.promptTokenCount,
+      'the connector offers more than the prompt',
+    )
     if (!blocks.canAdmit(request, prefix, this.#reservedBlockCount())) return 'no-blocks'
 
     blocks.share(request, prefix)
