@@ -113,19 +113,27 @@ function parseHandoff(params: KvTransferParams, context: HandoffContext): Handof
 }
 
 function parseBlockIds(value: unknown): Uint32Array {
-  if (!Array.isArray(value) || value.length === 0) throw invalid('remote_block_ids', value)
+  // One flat list of ids is what vLLM wrote before it had groups.
+  if (!Array.isArray(value) || value.length === 0 || !value.every(Array.isArray)) {
+    throw invalid('remote_block_ids', value)
+  }
   if (value.length > 1) throw unsupported('groupCountMax', `handoff of ${value.length} KV groups`)
-  const ids: unknown = value[0]
-  if (!Array.isArray(ids) || ids.length === 0) throw invalid('remote_block_ids', ids)
+  const ids = value[0] as readonly unknown[]
+  if (ids.length === 0) throw invalid('remote_block_ids', ids)
   if (ids.length > limits.blocksPerPostMax) {
     throw invalid('remote_block_ids', `${ids.length} blocks`)
   }
-  for (const id of ids) {
-    if (!Number.isInteger(id) || id < 0 || id > 0xffff_ffff) throw invalid('remote_block_ids', id)
-  }
+  if (!ids.every(isBlockId))
+    throw invalid(
+      'remote_block_ids',
+      ids.find((id) => !isBlockId(id)),
+    )
   if (new Set(ids).size !== ids.length) throw invalid('remote_block_ids', 'a block twice')
-  return Uint32Array.from(ids as number[])
+  return Uint32Array.from(ids)
 }
+
+const isBlockId = (id: unknown): id is number =>
+  typeof id === 'number' && Number.isInteger(id) && id >= 0 && id <= 0xffff_ffff
 
 function flag(params: KvTransferParams, field: string): boolean {
   const value = params[field]

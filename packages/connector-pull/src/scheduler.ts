@@ -3,8 +3,7 @@
  * next step's metadata. It does no I/O and knows the other engine only from handoffs. One record per
  * request, in one of two maps (a request is produced or consumed, never both), both bounded.
  */
-import type {
-  ConnectorError} from '@kvferry/connector-api';
+import type { ConnectorError } from '@kvferry/connector-api'
 import {
   limits,
   type BlockIds,

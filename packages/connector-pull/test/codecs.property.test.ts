@@ -1,0 +1,255 @@
+import {
+  ConnectorError,
+  WIRE_VERSION,
+  asEngineId,
+  asIncarnation,
+  asRequestId,
+  limits,
+} from '@kvferry/connector-api'
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { ByteReader, ByteWriter } from '../src/bytes.ts'
+import { decodeCoordinates, encodeCoordinates } from '../src/coordinates.ts'
+import type { PeerFacts } from '../src/facts.ts'
+import {
+  decodeEmpty,
+  decodeHandshakeReply,
+  decodeHandshakeRequest,
+  decodeLeaseAnswer,
+  decodeLeaseQuestion,
+  encodeEmpty,
+  encodeHandshakeReply,
+  encodeHandshakeRequest,
+  encodeLeaseAnswer,
+  encodeLeaseQuestion,
+  type HandshakeReply,
+  type LeaseAnswer,
+} from '../src/messages.ts'
+import {
+  decodeMetadata,
+  encodeMetadata,
+  entrySizeBytes,
+  type MetadataEntry,
+} from '../src/metadata.ts'
+import { decodeReadDone, encodeReadDone } from '../src/notification.ts'
+
+const u32 = fc.integer({ min: 0, max: 0xffff_ffff })
+const duration = fc.double({ min: 0, max: 1e12, noNaN: true })
+const id = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 })
+const bytes = fc.uint8Array({ maxLength: 64 })
+const blockIds = fc.array(fc.uint32Array({ maxLength: 20 }), { maxLength: 3 })
+const loadId = u32
+
+const facts: fc.Arbitrary<PeerFacts> = fc.record({
+  connector: id,
+  transferMode: id,
+  model: id,
+  dtype: id,
+  layout: id,
+  layerCount: u32,
+  kvHeadCount: u32,
+  headSize: u32,
+  blockTokens: u32,
+  tpSize: u32,
+  ppSize: u32,
+  regions: fc.array(fc.record({ name: id, blockSizeBytes: u32 }), { maxLength: 5 }),
+})
+const reply: fc.Arbitrary<HandshakeReply> = fc.record({
+  facts,
+  grant: fc.option(
+    fc.record({
+      agentName: id,
+      agentMetadata: bytes,
+      blockTable: bytes,
+      token: fc.uint8Array({ minLength: 16, maxLength: 16 }),
+      leaseDurationMs: duration,
+    }),
+  ),
+})
+const answer: fc.Arbitrary<LeaseAnswer> = fc.oneof(
+  fc.record({ kind: fc.constant('granted' as const), durationMs: duration }),
+  fc.constantFrom('completed', 'unknown', 'claimed').map((kind) => ({ kind }) as LeaseAnswer),
+)
+const requestId = id.map(asRequestId)
+const remote = fc.record({
+  engineId: id.map(asEngineId),
+  incarnation: id.map(asIncarnation),
+  host: id,
+  port: fc.integer({ min: 0, max: 65_535 }),
+  requestId,
+})
+const entry: fc.Arbitrary<MetadataEntry> = fc.oneof(
+  fc.record({
+    kind: fc.constantFrom('announce', 'withdraw', 'abort'),
+    requestId,
+  }) as fc.Arbitrary<MetadataEntry>,
+  fc.record({ kind: fc.constant('lease' as const), requestId, remainingMs: duration }),
+  fc.record({ kind: fc.constant('release' as const), remote }),
+  fc.record({
+    kind: fc.constant('load' as const),
+    order: fc.record({ requestId, remote, localBlockIds: blockIds, remoteBlockIds: blockIds }),
+  }),
+)
+
+const peer = 'p0'
+/** Each message: how to make one, how to encode and decode it. */
+const codecs: Record<
+  string,
+  {
+    value: fc.Arbitrary<unknown>
+    encode: (value: never) => Uint8Array
+    decode: (bytes: Uint8Array) => unknown
+  }
+> = {
+  'handshake request': {
+    value: facts,
+    encode: encodeHandshakeRequest,
+    decode: (body) => decodeHandshakeRequest(body, peer),
+  },
+  'handshake reply': {
+    value: reply,
+    encode: encodeHandshakeReply,
+    decode: (body) => decodeHandshakeReply(body, peer),
+  },
+  'lease question': {
+    value: fc.record({ requestId, loadId }),
+    encode: encodeLeaseQuestion,
+    decode: (body) => decodeLeaseQuestion(body, 'pull.renew', peer),
+  },
+  'lease answer': {
+    value: answer,
+    encode: encodeLeaseAnswer,
+    decode: (body) => decodeLeaseAnswer(body, peer),
+  },
+  'empty body': {
+    value: fc.constant(undefined),
+    encode: encodeEmpty,
+    decode: (body) => decodeEmpty(body, 'pull.wired', peer),
+  },
+  'read-done notification': {
+    value: fc.record({
+      token: fc.uint8Array({ minLength: 16, maxLength: 16 }),
+      loadId,
+      requestId,
+    }),
+    encode: encodeReadDone,
+    decode: decodeReadDone,
+  },
+  'step metadata': {
+    value: fc.array(entry, { maxLength: 6 }),
+    encode: encodeMetadata,
+    decode: decodeMetadata,
+  },
+  coordinates: {
+    value: fc.record({ host: id, port: fc.integer({ min: 0, max: 65_535 }) }),
+    encode: encodeCoordinates,
+    decode: decodeCoordinates,
+  },
+}
+
+/** Decodes, or is refused with one of the codes that mean "not understood"; nothing else may happen. */
+function decodeOrRefuse(decode: (bytes: Uint8Array) => unknown, input: Uint8Array): string {
+  try {
+    decode(input)
+    return 'decoded'
+  } catch (error) {
+    if (!ConnectorError.isInstance(error)) throw error
+    expect(['ERR_KV_MESSAGE_INVALID', 'ERR_KV_PEER_INCOMPATIBLE']).toContain(error.code)
+    return error.code
+  }
+}
+
+for (const [name, { value, encode, decode }] of Object.entries(codecs)) {
+  test(`${name}: what is encoded is decoded`, () => {
+    fc.assert(
+      fc.property(value, (original) => {
+        expect(decode(encode(original as never))).toEqual(original)
+      }),
+    )
+  })
+
+  test(`${name}: hostile bytes are decoded or refused, never worse`, () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 200 }), (input) => {
+        decodeOrRefuse(decode, input)
+      }),
+    )
+  })
+
+  test(`${name}: every prefix and every appendix of a message is refused`, () => {
+    const whole = encode(fc.sample(value, { numRuns: 1, seed: 7 })[0] as never)
+    for (let size = 0; size < whole.length; size++) {
+      // The request id of a notification ends where the message does.
+      if (name === 'read-done notification' && size >= 22) break
+      expect(decodeOrRefuse(decode, whole.subarray(0, size))).toBe('ERR_KV_MESSAGE_INVALID')
+    }
+    if (name === 'read-done notification') return
+    expect(decodeOrRefuse(decode, Uint8Array.of(...whole, 0))).toBe('ERR_KV_MESSAGE_INVALID')
+  })
+
+  test(`${name}: a changed byte never does worse than be refused`, () => {
+    const indexed = fc.record({
+      original: value,
+      at: fc.nat(),
+      byte: fc.integer({ max: 255, min: 0 }),
+    })
+    fc.assert(
+      fc.property(indexed, ({ original, at, byte }) => {
+        const input = encode(original as never)
+        input[at % input.length] = byte
+        decodeOrRefuse(decode, input)
+      }),
+    )
+  })
+}
+
+test('another wire version is refused with both numbers', () => {
+  const body = encodeHandshakeRequest(fc.sample(facts, { numRuns: 1, seed: 7 })[0]!)
+  body[0] = WIRE_VERSION + 1
+  expect(() => decodeHandshakeRequest(body, peer)).toThrow(
+    expect.objectContaining({
+      code: 'ERR_KV_PEER_INCOMPATIBLE',
+      details: {
+        peer,
+        field: 'wireVersion',
+        local: String(WIRE_VERSION),
+        remote: String(WIRE_VERSION + 1),
+      },
+    }),
+  )
+})
+
+test('a length beyond its bound is refused before anything is allocated for it', () => {
+  const list = new ByteWriter(64).u32(0xffff_ffff).finish()
+  expect(() => new ByteReader(list, 'x').u32List(10)).toThrow('exceeds 10')
+  const long = new ByteWriter(70_000).string('x'.repeat(60_000)).finish()
+  expect(() => new ByteReader(long, 'x').string(256)).toThrow('exceeds 256')
+})
+
+test('the writer refuses what would not survive, and what exceeds its bound', () => {
+  expect(() => new ByteWriter(8).u8(256)).toThrow(RangeError)
+  expect(() => new ByteWriter(8).u16(-1)).toThrow(RangeError)
+  expect(() => new ByteWriter(8).u32(1.5)).toThrow(RangeError)
+  expect(() => new ByteWriter(8).f64(Number.NaN)).toThrow(RangeError)
+  expect(() => new ByteWriter(8).fixed(new Uint8Array(9))).toThrow(RangeError)
+})
+
+test('an id with a byte order mark comes back whole', () => {
+  const body = encodeLeaseQuestion({ requestId: asRequestId('\ufeffr0'), loadId: 0 })
+  expect(decodeLeaseQuestion(body, 'pull.renew', peer).requestId).toBe('\ufeffr0')
+})
+
+test('a notification of the longest id stays within the limit', () => {
+  const requestId = asRequestId('r'.repeat(limits.idSizeBytesMax))
+  const message = encodeReadDone({ token: new Uint8Array(16), loadId: 1, requestId })
+  expect(message.length).toBeLessThanOrEqual(limits.notificationSizeBytesMax)
+})
+
+test('the size of an entry is never underestimated', () => {
+  const empty = encodeMetadata([]).length
+  fc.assert(
+    fc.property(entry, (value) => {
+      expect(encodeMetadata([value]).length - empty).toBeLessThanOrEqual(entrySizeBytes(value))
+    }),
+  )
+})

@@ -1,0 +1,135 @@
+import {
+  asEngineId,
+  asIncarnation,
+  asRequestId,
+  limits,
+  type KvTransferParams,
+} from '@kvferry/connector-api'
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { encodeHandoff, parseParams, type Handoff } from '../src/handoff.ts'
+
+const handoff: Handoff = {
+  remote: {
+    engineId: asEngineId('p0'),
+    incarnation: asIncarnation('p0-1'),
+    host: '127.0.0.1',
+    port: 5_600,
+    requestId: asRequestId('p-r0'),
+  },
+  blockIds: Uint32Array.of(5, 9, 2),
+  tokenCount: 9,
+  leaseMs: 30_000,
+}
+const context = { promptTokenCount: 9, blockTokens: 4, engineId: asEngineId('d0') }
+const good = JSON.parse(JSON.stringify(encodeHandoff(handoff))) as KvTransferParams
+
+const refusalOf = (params: KvTransferParams): unknown => {
+  const parsed = parseParams(params, context)
+  return parsed.kind === 'malformed' ? parsed.error : parsed.kind
+}
+
+test('a handoff that went through JSON is what the producer wrote', () => {
+  expect(parseParams(good, context)).toEqual({ kind: 'consume', handoff })
+})
+
+test('the keys are the documented ones', () => {
+  expect(good).toEqual({
+    do_remote_prefill: true,
+    do_remote_decode: false,
+    remote_engine_id: 'p0',
+    remote_incarnation: 'p0-1',
+    remote_request_id: 'p-r0',
+    remote_block_ids: [[5, 9, 2]],
+    remote_host: '127.0.0.1',
+    remote_port: 5_600,
+    remote_num_tokens: 9,
+    remote_lease_ms: 30_000,
+    tp_size: 1,
+    transfer_mode: 'pull',
+    wire_version: 1,
+  })
+})
+
+test('which side a request is on', () => {
+  const kind = (params: KvTransferParams | null) => parseParams(params, context).kind
+  expect(kind(null)).toBe('none')
+  expect(kind({})).toBe('none')
+  expect(kind({ do_remote_decode: false, do_remote_prefill: null })).toBe('none')
+  expect(kind({ do_remote_decode: true, do_remote_prefill: false })).toBe('produce')
+  expect(kind({ do_remote_decode: true, remote_engine_id: null })).toBe('produce')
+  expect(kind({ ...good, from_a_router: 1 })).toBe('consume')
+})
+
+describe('each field is refused by name', () => {
+  const long = 'x'.repeat(limits.idSizeBytesMax + 1)
+  const wrong: Record<string, readonly unknown[]> = {
+    do_remote_prefill: ['true', 1],
+    do_remote_decode: [true, 'no'],
+    remote_engine_id: [undefined, null, '', 7, long, 'd0'],
+    remote_incarnation: [undefined, '', {}, long],
+    remote_request_id: [undefined, '', [], long, 'ü'.repeat(limits.idSizeBytesMax / 2 + 1)],
+    remote_host: [undefined, '', 1, 'x'.repeat(256)],
+    remote_port: [undefined, 0, -1, 65_536, 1.5, '5600'],
+    // Other counts than the prompt's would leave tokens without KV, or KV without tokens.
+    remote_num_tokens: [undefined, 0, 8, 10, '9', 9.5, Number.NaN],
+    remote_lease_ms: [undefined, 0, -1, Number.POSITIVE_INFINITY, '30000'],
+    tp_size: [undefined, 0, '1', 5_000],
+    transfer_mode: [undefined, 'push', 1],
+    wire_version: [undefined, 0, 2, '1'],
+    remote_block_ids: [
+      undefined,
+      null,
+      [],
+      [[]],
+      [5, 9, 2],
+      'blocks',
+      [[5, 9]],
+      [[5, 9, 2, 3]],
+      [[5, 9, -1]],
+      [[5, 9, 2 ** 32]],
+      [[5, 9, 1.5]],
+      [[5, 9, '2']],
+      [[5, 9, 9]],
+      [{ length: 3 }],
+    ],
+  }
+  for (const [field, values] of Object.entries(wrong)) {
+    test.each(values.map((value) => [value]))(`${field} = %j`, (value) => {
+      expect(refusalOf({ ...good, [field]: value })).toMatchObject({
+        code: 'ERR_KV_HANDOFF_INVALID',
+        details: { field },
+      })
+    })
+  }
+})
+
+test('what pull cannot do is unsupported, not invalid', () => {
+  expect(refusalOf({ ...good, tp_size: 2 })).toMatchObject({ code: 'ERR_KV_UNSUPPORTED' })
+  expect(refusalOf({ ...good, remote_block_ids: [[1, 2, 3], [4]] })).toMatchObject({
+    code: 'ERR_KV_UNSUPPORTED',
+  })
+})
+
+test('an error shows a hostile value without carrying it', () => {
+  const huge = 'y'.repeat(1_000_000)
+  const error = refusalOf({ ...good, remote_host: huge }) as Error
+  expect(error.message.length).toBeLessThan(200)
+})
+
+test('whatever a client sends, parsing answers', () => {
+  const value = fc.anything({ maxDepth: 3 })
+  const params = fc.record(Object.fromEntries(Object.keys(good).map((key) => [key, value])))
+  fc.assert(
+    fc.property(params, (hostile) => {
+      parseParams(hostile, context)
+      parseParams({ ...hostile, do_remote_prefill: true, do_remote_decode: false }, context)
+    }),
+  )
+  const oneHostile = fc.tuple(fc.constantFrom(...Object.keys(good)), value)
+  fc.assert(
+    fc.property(oneHostile, ([key, hostile]) => {
+      parseParams({ ...good, [key]: hostile }, context)
+    }),
+  )
+})

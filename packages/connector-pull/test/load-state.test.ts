@@ -1,0 +1,168 @@
+import {
+  ConnectorError,
+  limits,
+  type AnyConnectorError,
+  type Instant,
+  type TransferHandle,
+  type TransferTimes,
+} from '@kvferry/connector-api'
+import { expect, test } from 'vitest'
+import { stepLoad, type LoadEvent, type LoadState } from '../src/load-state.ts'
+import { loadTransitions } from '../src/load-transitions.ts'
+import { testMachine } from './fixtures/machine.ts'
+
+const now = 1_000 as Instant
+const later = 1_001 as Instant
+const transfer = 1 as TransferHandle
+const times: TransferTimes = {
+  queuedUs: 1,
+  postUs: 2,
+  wireUs: 3,
+  descriptorsBeforeMerge: 4,
+  descriptorsAfterMerge: 5,
+  bytes: 6,
+}
+const error = new ConnectorError('ERR_KV_CLOSED', 'x', { what: 'x' }) as AnyConnectorError
+const margin = limits.leaseSafetyMarginMs
+
+const reading = (grant: Extract<LoadState, { kind: 'reading' }>['grant']): LoadState => ({
+  kind: 'reading',
+  transfer,
+  grant,
+})
+
+const states: Record<string, LoadState> = {
+  connecting: { kind: 'connecting' },
+  posting: { kind: 'posting' },
+  'reading, asked': reading({ kind: 'asked' }),
+  'reading, granted': reading({ kind: 'granted', validUntil: later }),
+  'reading, grant over': reading({ kind: 'granted', validUntil: now }),
+  'reading, refused': reading({ kind: 'refused', error }),
+  'reading, unanswered': reading({ kind: 'unanswered' }),
+  'overdue, asked': { kind: 'overdue', transfer, grant: { kind: 'asked' } },
+  'overdue, granted': { kind: 'overdue', transfer, grant: { kind: 'granted', validUntil: later } },
+  'overdue, unanswered': { kind: 'overdue', transfer, grant: { kind: 'unanswered' } },
+  draining: { kind: 'draining', transfer },
+  'draining-overdue': { kind: 'draining-overdue', transfer },
+  'awaiting-grant': { kind: 'awaiting-grant', times },
+  checking: { kind: 'checking', times },
+  ended: { kind: 'ended', outcome: { kind: 'loaded' }, times },
+}
+
+const events: Record<string, LoadEvent> = {
+  'peer-ready': { kind: 'peer-ready' },
+  'peer-fail': { kind: 'peer-fail', error },
+  'post-end': { kind: 'post-end', transfer },
+  'post-fail': { kind: 'post-fail', error },
+  done: { kind: 'transfer-done', times },
+  fail: { kind: 'transfer-fail', error, times },
+  overdue: { kind: 'transfer-overdue' },
+  grant: { kind: 'lease-grant', sentAt: now, durationMs: margin + 1 },
+  'grant too short': { kind: 'lease-grant', sentAt: now, durationMs: margin },
+  complete: { kind: 'lease-complete' },
+  refuse: { kind: 'lease-refuse', error },
+  silence: { kind: 'lease-silence', error },
+  abort: { kind: 'abort' },
+}
+
+/** While the READ runs, everything but its end only changes what is known. */
+const whileReading = (state: string) => ({
+  'peer-fail': `${state}:`,
+  fail: 'ended: release failed',
+  grant: `${state}:`,
+  'grant too short': `${state}:`,
+  complete: `${state}:`,
+  refuse: `${state}:`,
+  silence: `${state}:`,
+})
+const fromReading = { ...whileReading('reading'), overdue: 'overdue:', abort: 'draining:' }
+const fromOverdue = { ...whileReading('overdue'), abort: 'draining-overdue:' }
+const late = (state: string) => ({
+  'peer-fail': `${state}:`,
+  grant: `${state}:`,
+  'grant too short': `${state}:`,
+  complete: `${state}:`,
+  refuse: `${state}:`,
+  silence: `${state}:`,
+})
+
+testMachine('load', {
+  step: (state, event, at) => stepLoad(state, event, at, undefined),
+  now,
+  table: loadTransitions as never,
+  states,
+  events,
+  show: (effect) => (effect.kind === 'report' ? effect.outcome.kind : effect.kind),
+  expected: {
+    connecting: {
+      'peer-ready': 'posting: post',
+      'peer-fail': 'ended: failed',
+      abort: 'ended: release aborted',
+    },
+    posting: { 'post-end': 'reading: ask', 'post-fail': 'ended: release failed' },
+    'reading, asked': { ...fromReading, done: 'awaiting-grant:' },
+    'reading, granted': { ...fromReading, done: 'ended: loaded' },
+    'reading, grant over': { ...fromReading, done: 'checking: ask' },
+    'reading, refused': { ...fromReading, done: 'ended: failed' },
+    'reading, unanswered': { ...fromReading, done: 'checking: ask' },
+    'overdue, asked': { ...fromOverdue, done: 'awaiting-grant:' },
+    'overdue, granted': { ...fromOverdue, done: 'ended: loaded' },
+    'overdue, unanswered': { ...fromOverdue, done: 'checking: ask' },
+    // Aborted: no verdict, but never before the READ is over.
+    draining: {
+      ...late('draining'),
+      done: 'ended: aborted',
+      fail: 'ended: release aborted',
+      overdue: 'draining-overdue:',
+    },
+    'draining-overdue': {
+      ...late('draining-overdue'),
+      done: 'ended: aborted',
+      fail: 'ended: release aborted',
+    },
+    'awaiting-grant': {
+      'peer-fail': 'awaiting-grant:',
+      grant: 'ended: loaded',
+      'grant too short': 'checking: ask',
+      complete: 'ended: loaded',
+      refuse: 'ended: failed',
+      silence: 'checking: ask',
+      abort: 'ended: aborted',
+    },
+    checking: {
+      'peer-fail': 'checking:',
+      grant: 'ended: loaded',
+      // Asked after the READ's end: that it's held now is proof enough, however short.
+      'grant too short': 'ended: loaded',
+      complete: 'ended: loaded',
+      refuse: 'ended: failed',
+      silence: 'ended: failed',
+      abort: 'ended: aborted',
+    },
+    ended: { ...late('ended'), abort: 'ended:' },
+  },
+})
+
+test('a grant counts from when the question left, less the margin', () => {
+  const granted = stepLoad(
+    states['reading, asked']!,
+    { kind: 'lease-grant', sentAt: now, durationMs: 500 },
+    (now + 300) as Instant,
+    undefined,
+  ).state
+  const end = (at: number): string =>
+    stepLoad(granted, { kind: 'transfer-done', times }, (now + at) as Instant, undefined).state.kind
+  expect(end(500 - margin - 1)).toBe('ended')
+  expect(end(500 - margin)).toBe('checking')
+})
+
+test('that the producer heard of the READ’s end first is as good as a grant without end', () => {
+  const known = stepLoad(
+    states['reading, asked']!,
+    { kind: 'lease-complete' },
+    now,
+    undefined,
+  ).state
+  const end = stepLoad(known, { kind: 'transfer-done', times }, 1e9 as Instant, undefined)
+  expect(end.effects).toEqual([{ kind: 'report', outcome: { kind: 'loaded' } }])
+})

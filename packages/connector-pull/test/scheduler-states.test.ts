@@ -1,0 +1,121 @@
+import { asEngineId, asIncarnation, asRequestId, type Instant } from '@kvferry/connector-api'
+import { expect, test } from 'vitest'
+import {
+  consumerRequestTransitions,
+  matchedTokenCount,
+  stepConsumerRequest,
+  type ConsumerRequestEvent,
+  type ConsumerRequestState,
+} from '../src/consumer-scheduler-state.ts'
+import type { Handoff } from '../src/handoff.ts'
+import {
+  producerRequestTransitions,
+  stepProducerRequest,
+  type ProducerRequestEvent,
+  type ProducerRequestState,
+} from '../src/producer-scheduler-state.ts'
+import { testMachine } from './fixtures/machine.ts'
+
+const now = 1_000 as Instant
+
+testMachine('producer request', {
+  step: (state, event, at) => stepProducerRequest(state, event, at, { leaseDurationMs: 500 }),
+  now,
+  table: producerRequestTransitions,
+  states: {
+    new: { kind: 'new' },
+    announced: { kind: 'announced' },
+    leased: { kind: 'leased' },
+    ended: { kind: 'ended' },
+  } satisfies Record<string, ProducerRequestState>,
+  events: {
+    allocated: { kind: 'allocated' },
+    readable: { kind: 'finished-readable' },
+    unreadable: { kind: 'finished-unreadable' },
+    sent: { kind: 'sent' },
+  } satisfies Record<string, ProducerRequestEvent>,
+  show: (effect) => (effect.kind === 'lease' ? `lease until ${effect.deadline}` : effect.kind),
+  expected: {
+    new: { allocated: 'announced: announce', unreadable: 'ended:' },
+    announced: {
+      allocated: 'announced:',
+      readable: 'leased: lease until 1500',
+      unreadable: 'ended: withdraw',
+    },
+    leased: { sent: 'ended:' },
+    ended: {},
+  },
+})
+
+const handoff: Handoff = {
+  remote: {
+    engineId: asEngineId('p0'),
+    incarnation: asIncarnation('p0-1'),
+    host: '127.0.0.1',
+    port: 5_600,
+    requestId: asRequestId('p-r0'),
+  },
+  blockIds: Uint32Array.of(10, 11, 12),
+  tokenCount: 9,
+  leaseMs: 500,
+}
+const offered: ConsumerRequestState = { kind: 'offered', handoff }
+
+testMachine('consumer request', {
+  step: (state, event, at) => stepConsumerRequest(state, event, at, undefined),
+  now,
+  table: consumerRequestTransitions,
+  states: {
+    offered,
+    refused: { kind: 'refused' },
+    loading: { kind: 'loading' },
+    settled: { kind: 'settled' },
+    aborting: { kind: 'aborting' },
+    ended: { kind: 'ended' },
+  } satisfies Record<string, ConsumerRequestState>,
+  events: {
+    'allocated-for-load': { kind: 'allocated-for-load', blockIds: [Uint32Array.of(1, 2)] },
+    allocated: { kind: 'allocated' },
+    received: { kind: 'received' },
+    finished: { kind: 'finished' },
+  } satisfies Record<string, ConsumerRequestEvent>,
+  expected: {
+    offered: {
+      'allocated-for-load': 'loading: load',
+      allocated: 'settled: release',
+      finished: 'ended: release',
+    },
+    refused: { allocated: 'refused:', finished: 'ended:' },
+    loading: { received: 'settled:', finished: 'aborting: abort' },
+    settled: { allocated: 'settled:', finished: 'ended:' },
+    aborting: { received: 'ended:' },
+    ended: {},
+  },
+})
+
+test('remote blocks are trimmed from the front to what is missing here', () => {
+  const blockIds = [Uint32Array.of(1, 2)]
+  const { effects } = stepConsumerRequest(
+    offered,
+    { kind: 'allocated-for-load', blockIds },
+    now,
+    undefined,
+  )
+  expect(effects).toEqual([
+    {
+      kind: 'load',
+      remote: handoff.remote,
+      localBlockIds: blockIds,
+      remoteBlockIds: [Uint32Array.of(11, 12)],
+    },
+  ])
+})
+
+test('what is matched is what is missing, unless computing it is cheaper', () => {
+  expect(matchedTokenCount(offered, 0, 0)).toBe(9)
+  expect(matchedTokenCount(offered, 8, 0)).toBe(1)
+  expect(matchedTokenCount(offered, 8, 1)).toBe(1)
+  expect(matchedTokenCount(offered, 8, 2)).toBe(0)
+  expect(matchedTokenCount(offered, 9, 0)).toBe(0)
+  expect(matchedTokenCount({ kind: 'settled' }, 0, 0)).toBe(0)
+})
