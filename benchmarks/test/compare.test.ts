@@ -5,17 +5,35 @@
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { assertMatchesSchema } from '../src/lib/result-schema.ts'
 import type { RunEntry } from '../src/compare/result.ts'
-import { compareFakes, fakeProgramFlags, isAlive, runCommand, shortLoad } from './fake-programs.ts'
+import {
+  compareFakes,
+  fakeProgramFlags,
+  isAlive,
+  runCommand,
+  shortLoad,
+  type FakeComparison,
+} from './fake-programs.ts'
+
+const oneMode = ['--posting', 'background']
 
 const runOf = (runs: readonly RunEntry[], label: string): RunEntry =>
   runs.find((run) => run.label === label) as RunEntry
 
 describe('compare over programs that work', () => {
-  it('reports both posting modes and the oracle, verified and alike', async () => {
-    const { exitCode, result, stderr } = await compareFakes(null)
+  let directory = ''
+  let comparison: FakeComparison
+
+  beforeAll(async () => {
+    directory = mkdtempSync(join(tmpdir(), 'kvferry-bench-test-'))
+    comparison = await compareFakes(null, ['--keep-logs', directory])
+  }, 60_000)
+  afterAll(() => rmSync(directory, { recursive: true, force: true }))
+
+  it('reports both posting modes and the oracle, verified and alike', () => {
+    const { exitCode, result, stderr } = comparison
     expect(stderr).not.toContain('FAILED')
     expect(exitCode).toBe(0)
     expect(result?.runs.map((run) => run.label)).toEqual(['oracle', 'fake', 'fake-inline'])
@@ -42,34 +60,18 @@ describe('compare over programs that work', () => {
     expect(result?.verdict).toMatchObject({ ok: true, failures: [] })
   })
 
-  it('prints the table when stdout is not taken by the result', async () => {
-    const args = ['compare', ...fakeProgramFlags, ...shortLoad, '--posting', 'inline']
-    const { exitCode, stdout } = await runCommand(args)
-    expect(exitCode).toBe(0)
-    expect(stdout).toContain('fake-inline')
-    expect(stdout).toMatch(/│ oracle +│ fake-inline +│\n/)
-    expect(stdout).toContain('hand-over')
-    expect(stdout).toContain('All checks passed')
+  it('keeps logs, says who ran where, and leaves none of them running', () => {
+    expect(readdirSync(directory).sort()).toEqual(['fake-1', 'fake-inline-1', 'oracle'])
+    const text = readFileSync(join(directory, 'fake-1', 'cluster.json'), 'utf8')
+    const { engines } = JSON.parse(text) as { engines: { role: string; pid: number }[] }
+    expect(engines.map((engine) => engine.role)).toEqual(['producer', 'consumer'])
+    expect(engines.some((engine) => isAlive(engine.pid))).toBe(false)
+    const log = readFileSync(join(directory, 'fake-1', 'decode.log'), 'utf8')
+    expect(log).toContain('fake consumer listens')
   })
 
-  it('keeps logs and says who ran where', async () => {
-    const directory = mkdtempSync(join(tmpdir(), 'kvferry-bench-test-'))
-    try {
-      await compareFakes(null, ['--posting', 'background', '--keep-logs', directory])
-      expect(readdirSync(directory).sort()).toEqual(['fake-1', 'oracle'])
-      const text = readFileSync(join(directory, 'fake-1', 'cluster.json'), 'utf8')
-      const { engines } = JSON.parse(text) as { engines: { role: string; pid: number }[] }
-      expect(engines.map((engine) => engine.role)).toEqual(['producer', 'consumer'])
-      expect(engines.some((engine) => isAlive(engine.pid))).toBe(false)
-      const log = readFileSync(join(directory, 'fake-1', 'decode.log'), 'utf8')
-      expect(log).toContain('fake consumer listens')
-    } finally {
-      rmSync(directory, { recursive: true, force: true })
-    }
-  })
-
-  it('writes a result that its schema refuses once a field is missing', async () => {
-    const { result } = await compareFakes(null, ['--posting', 'background'])
+  it('writes a result that its schema refuses once a field is missing', () => {
+    const { result } = comparison
     expect(() => assertMatchesSchema('compare', result)).not.toThrow()
     const [run, ...others] = result?.runs ?? []
     const incomplete = { ...run, ttftMs: undefined }
@@ -78,32 +80,48 @@ describe('compare over programs that work', () => {
     ) as unknown
     expect(() => assertMatchesSchema('compare', broken)).toThrow(/runs\/0.*ttftMs/)
   })
+
+  it('prints the table when stdout is not taken by the result', async () => {
+    const args = ['compare', ...fakeProgramFlags, ...shortLoad, '--posting', 'inline']
+    const { exitCode, stdout } = await runCommand(args)
+    expect(exitCode).toBe(0)
+    expect(stdout).toMatch(/│ oracle +│ fake-inline +│\n/)
+    expect(stdout).toContain('hand-over')
+    expect(stdout).toContain('All checks passed')
+  })
 })
 
 describe('compare over programs that fail', () => {
-  const cases: readonly (readonly [fault: string, text: RegExp])[] = [
-    ['wrong-text', /fake: outputDigest differs/],
-    ['mismatch', /fake: 1 KV blocks held wrong bytes/],
-    ['unverified', /fake: not every byte was verified/],
-    ['error', /fake: 1 requests failed; first: request \d+: Error: HTTP 500 ERR_FAKE: broken/],
-    ['leak', /fake: 2 blocks were not given back/],
-  ]
-  it.each(cases)('%s: exit 1', async (fault, text) => {
-    const { exitCode, stderr, result } = await compareFakes(fault, ['--posting', 'background'])
-    expect(stderr).toMatch(text)
+  it('one wrong character in one output: exit 1', async () => {
+    const { exitCode, stderr, result } = await compareFakes('wrong-text', oneMode)
+    expect(stderr).toContain('fake: 1 outputs differ from the oracle')
+    expect(stderr).toContain('fake: outputDigest differs from the oracle')
+    expect(result?.verdict.failures).toHaveLength(2)
+    expect(exitCode).toBe(1)
+  })
+
+  it('several faults at once: every one is named', async () => {
+    const faults = 'mismatch,unverified,error,leak'
+    const { exitCode, stderr, result } = await compareFakes(faults, oneMode)
+    expect(stderr).toContain('fake: 1 KV blocks held wrong bytes')
+    expect(stderr).toMatch(/fake: not every byte was verified: 0 of \d+ loaded blocks/)
+    expect(stderr).toMatch(
+      /fake: 1 requests failed; first: request \d+: .*HTTP 500 ERR_FAKE: broken/,
+    )
+    expect(stderr).toContain('fake: 2 blocks were not given back')
     expect(result?.verdict.ok).toBe(false)
     expect(exitCode).toBe(1)
   })
 
   it('a point outside the overrun guard: a warning in quick', async () => {
-    const { exitCode, stderr, result } = await compareFakes('overrun', ['--posting', 'background'])
+    const { exitCode, stderr, result } = await compareFakes('overrun', oneMode)
     expect(exitCode).toBe(0)
     expect(stderr).toContain('fake: outside the overrun guard (overrun 50.0 %')
     expect(runOf(result?.runs ?? [], 'fake').valid).toBe(false)
   })
 
-  it('an engine that dies: exit 1 with its last words, nothing left running', async () => {
-    const { exitCode, stderr, result } = await compareFakes('die', ['--posting', 'background'])
+  it('an engine that dies: exit 1 with its last words', async () => {
+    const { exitCode, stderr, result } = await compareFakes('die', oneMode)
     expect(exitCode).toBe(1)
     expect(result).toBeNull()
     expect(stderr).toContain('decode ended on its own (exit code 7)')

@@ -74,9 +74,11 @@ async function compare(flags: CompareFlags, io: CommandIo): Promise<number> {
     )
     assertMatchesSchema('compare', result)
     if (request.json !== null) writeResult(request.json, result, io.stdout)
-    if (request.json !== '-') io.stdout.write(renderResult(result))
-    for (const text of [...result.verdict.warnings, ...result.verdict.failures]) {
-      io.stderr.write(`kvferry-bench: ${text}\n`)
+    if (request.json !== '-') {
+      io.stdout.write(renderResult(result))
+    } else {
+      const { warnings, failures } = result.verdict
+      for (const text of [...warnings, ...failures]) io.stderr.write(`kvferry-bench: ${text}\n`)
     }
     return result.verdict.ok ? 0 : 1
   } finally {

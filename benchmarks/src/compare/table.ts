@@ -97,7 +97,7 @@ function section(runs: readonly RunEntry[], title: string, rows: readonly Row[])
   const table = new Table({
     head: [title, ...runs.map((run) => run.label)],
     style: { head: [], border: [], compact: true },
-    colWidths: [28, ...runs.map((run) => Math.max(20, run.label.length + 2))],
+    colWidths: [30, ...runs.map((run) => Math.max(20, run.label.length + 2))],
     wordWrap: true,
   })
   for (const [name, show] of rows) table.push([name, ...runs.map(show)])

@@ -1,0 +1,48 @@
+/**
+ * The child process of `kvferry-bench micro`: one agent, one command per line of stdin, one answer per
+ * line of stdout (see native/bare_loop.cc, which speaks the same). Ends when stdin ends.
+ */
+import { createInterface } from 'node:readline'
+import { ChildAgent } from './child-agent.ts'
+
+const agent = await ChildAgent.create(process.argv[2] ?? '')
+const say = (...words: readonly (string | number)[]) => process.stdout.write(`${words.join(' ')}\n`)
+say('ready', agent.hello)
+
+async function execute(words: readonly string[]): Promise<readonly (string | number)[]> {
+  const [command, ...args] = words
+  const number = (index: number) => Number(args[index])
+  const text = (index: number) => args[index] ?? ''
+  switch (command) {
+    case 'serve':
+      agent.serve()
+      return []
+    case 'connect':
+      await agent.connect(text(0), text(1), text(3), text(4))
+      return []
+    case 'run':
+      return [await agent.run(number(0), number(1))]
+    case 'verify':
+      agent.verify(number(0))
+      return []
+    case 'post':
+      return agent.post(number(0))
+    case 'idle':
+      return [await agent.idle(number(0), text(1) === 'expecting')]
+    case 'collect':
+      return agent.collect(number(0))
+    case 'transports':
+      return agent.transports()
+    default:
+      throw new Error(`unknown command ${command}`)
+  }
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  try {
+    say('ok', ...(await execute(line.split(' '))))
+  } catch (error) {
+    say('error', String(error instanceof Error ? error.message : error).replaceAll('\n', ' '))
+  }
+}
+await agent.close()

@@ -1,0 +1,69 @@
+/**
+ * The shape of a `micro` result file; `schema/micro.schema.json` says the same for other people's
+ * programs, and every result is validated against it before it is written.
+ */
+import type { Distribution } from '../lib/distribution.ts'
+import type { Environment } from '../lib/environment.ts'
+import type { Bar } from './pair-statistics.ts'
+
+export interface ThroughputCase {
+  readonly kind: 'throughput'
+  readonly label: string
+  readonly direction: 'read'
+  /** Bytes of one transfer, and how many are posted at once. */
+  readonly sizeBytes: number
+  readonly depth: number
+  readonly descriptors: { readonly countPerTransfer: number; readonly sizeBytes: number }
+  readonly pairs: number
+  /** First post → last completion (ours: in the JavaScript callback), of one round. */
+  readonly oursUs: Distribution
+  readonly bareUs: Distribution
+  /** Ours as a share of the bare loop's throughput, pair by pair. */
+  readonly ratio: Distribution
+  readonly ratioMedianInterval: readonly [low: number, high: number]
+  /** Bare against bare, the same way. */
+  readonly noise: {
+    readonly ratio: Distribution
+    readonly ratioMedianInterval: readonly [low: number, high: number]
+    readonly spread: number
+  }
+  readonly bar: Bar
+}
+
+export interface DistributionCase {
+  readonly kind: 'post-js-thread' | 'completion-to-callback'
+  readonly label: string
+  readonly us: Distribution
+  readonly bar: Bar
+}
+
+export interface CpuCase {
+  readonly kind: 'idle-cpu' | 'polling-cpu'
+  readonly label: string
+  readonly durationMs: number
+  /** CPU time of the whole process as a share of one core. */
+  readonly share: number
+  readonly bar: Bar
+}
+
+export type MicroCase = ThroughputCase | DistributionCase | CpuCase
+
+export interface MicroResult {
+  readonly schema: 'kvferry.micro/1'
+  readonly agent: 'nixl'
+  readonly environment: Environment
+  readonly workload: {
+    readonly pairs: number
+    readonly baseline: string
+    readonly memory: string
+    readonly variables: Readonly<Record<string, string>>
+  }
+  /** Of the case with the throughput bar. */
+  readonly noiseFloor: {
+    readonly method: 'a-a-pairs'
+    readonly label: string
+    readonly spread: number
+  }
+  readonly cases: readonly MicroCase[]
+  readonly verdict: { readonly ok: boolean; readonly failures: readonly string[] }
+}

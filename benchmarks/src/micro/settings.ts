@@ -1,0 +1,37 @@
+/**
+ * What `micro` measures and the bounds of each measurement, with reasons. Read by the harness and by its
+ * child processes: both sides of a comparison must use the same numbers.
+ */
+const mebibyte = 1_048_576
+
+export const micro = {
+  /** One descriptor: a block of 16 tokens of a mid-size model's layer. Never merged (see the layout). */
+  descriptorSizeBytes: 65_536,
+  sizesBytes: [mebibyte, 16 * mebibyte],
+  depths: [1, 4],
+  /** Block k of a transfer is block 2k of both regions: the largest case fills half of it. */
+  regionSizeBytes: 2 * 4 * 16 * mebibyte,
+  pairCount: 200,
+  /** Pairs thrown away before each case: page tables and caches settle. */
+  warmUpPairCount: 5,
+  /** Case of the throughput bar. */
+  bar: { sizeBytes: 16 * mebibyte, depth: 4, ratioMin: 0.95 },
+  /** A-A spread beyond which a ratio says nothing about the agent. */
+  spreadMax: 0.2,
+  /** Smaller blocks for the cost of posting, so that copying takes little of the time. */
+  post: { descriptorCount: 1_024, descriptorSizeBytes: 4_096, count: 300, p50UsMax: 30 },
+  idle: { durationMs: 3_000, shareMax: 0.01 },
+  callback: { count: 100, gapMsMax: 60, p99UsMax: 1_000 },
+  /** Fill pattern of a target's memory: word i holds i times this, mod 2^32. As in native/bare_loop.cc. */
+  patternFactor: 0x9e3779b1,
+  untouchedByte: 0xa5,
+} as const
+
+export const microDeadlines = {
+  /** Start of a child to its ready line: NIXL and its memory have to come up, on a busy machine. */
+  readyMs: 60_000,
+  /** One command of a child. The longest copies 64 MiB a few times a second at worst, or sleeps 6 s. */
+  commandMs: 60_000,
+  /** End of stdin to the child's own end, then it is killed. */
+  stopMs: 5_000,
+} as const

@@ -1,0 +1,43 @@
+/**
+ * The command over the project's own engine, router and pull connector, all in this process: the
+ * fallback of the demo, and the seams between the harness and what it measures.
+ */
+import { describe, expect, it } from 'vitest'
+import type { CompareResult } from '../src/compare/result.ts'
+import { runCommand } from './fake-programs.ts'
+
+describe('compare --agent memory', () => {
+  it('moves, verifies and reports every request through both posting modes', async () => {
+    const load = ['--requests', '16', '--qps', '50']
+    const { exitCode, stdout, stderr } = await runCommand([
+      'compare',
+      '--agent',
+      'memory',
+      ...load,
+      '--json',
+      '-',
+    ])
+    expect(stderr.split('\n')[0]).toMatch(/^IN-MEMORY AGENT/)
+    const result = JSON.parse(stdout) as CompareResult
+    expect(result.verdict.failures).toEqual([])
+    expect(exitCode).toBe(0)
+    expect(result.agent).toBe('memory')
+    expect(result.runs.map((run) => run.label)).toEqual(['oracle', 'pull', 'pull-inline'])
+    const [oracle, ...others] = result.runs
+    for (const run of others) {
+      expect(run).toMatchObject({
+        agent: 'memory',
+        requests: 48,
+        failed: 0,
+        mismatchedBlocks: 0,
+        bytesVerified: true,
+        blocksHeldAtEnd: 0,
+        outputDigest: oracle?.outputDigest,
+      })
+      expect(run.bytes).toBeGreaterThan(0)
+      expect(run.criticalPathMs.count).toBe(16)
+      expect(run.breakdown.wire.count).toBeGreaterThan(0)
+      expect(run.breakdown.stepBoundary.count).toBe(run.ttftMs.count)
+    }
+  })
+})
