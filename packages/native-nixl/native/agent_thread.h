@@ -61,8 +61,10 @@ class AgentThread {
   const NixlApi& api() const noexcept { return *core_->config.api; }
   void noteActivity() noexcept { lastActivity_ = MonotonicClock::now(); }
   bool isPolling() const {
-    return isReady_ && (!active_.empty() || core_->isNotificationExpected.load());
+    return isReady_ && (!active_.empty() || core_->isNotificationExpected.load() || isFlushing());
   }
+  bool isFlushing() const { return MonotonicClock::now() < flushEnd_; }
+  void startFlush() { flushEnd_ = MonotonicClock::now() + std::chrono::milliseconds(limits::kFlushMs); }
 
   const std::shared_ptr<AgentCore> core_;
   DescriptorWatch descriptors_;
@@ -88,6 +90,7 @@ class AgentThread {
   uint64_t fenceEpochSeen_ = 0;
   MonotonicTime lastActivity_;
   MonotonicTime drainingPolledAt_;
+  MonotonicTime flushEnd_;
   uint64_t pollFailures_ = 0;
   bool isReady_ = false;
 

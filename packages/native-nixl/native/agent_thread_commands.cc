@@ -165,6 +165,10 @@ Result AgentThread::loadPeer(const AddPeerCommand& command) {
   const std::string name = nameFound != nullptr ? nameFound : "";
   std::free(nameFound);
   if (loaded != kNixlSuccess) {
+    // What it understood before it failed stays, and would make it refuse good metadata of that name.
+    if (loadedPeers_.count(command.expectedName) == 0) {
+      api().invalidate_remote_md(agent_.get(), command.expectedName.c_str());
+    }
     Result result = Result::failure(Status::kMessageInvalid, "load_remote_md",
                                     "the library refuses the metadata");
     result.nixl = loaded;
@@ -175,7 +179,10 @@ Result AgentThread::loadPeer(const AddPeerCommand& command) {
     return Result::failure(Status::kPeerMismatch, "addPeer", name);
   }
   const int connected = api().agent_make_connection(agent_.get(), name.c_str(), nullptr);
-  if (connected == kNixlSuccess || connected == kNixlInProgress) return Result::success();
+  if (connected == kNixlSuccess || connected == kNixlInProgress) {
+    startFlush();
+    return Result::success();
+  }
   invalidate(name);
   return Result::nixlFailure("agent_make_connection", connected);
 }
@@ -213,6 +220,7 @@ void AgentThread::execute(NotifyCommand& command) {
                                                    command.message.data(), command.message.size(),
                                                    nullptr);
     if (status < 0) result = Result::nixlFailure("gen_notif", status);
+    startFlush();
   }
   complete(command.ticket, std::move(result));
 }

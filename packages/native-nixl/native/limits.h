@@ -45,6 +45,11 @@ inline constexpr uint64_t kKernelThreadCountMax = 64;
 inline constexpr uint64_t kPollPauseUsMax = 300;
 /** Pause between polls when only transfers past their deadline are left. */
 inline constexpr uint64_t kDrainingPollPauseUs = 5'000;
+/**
+ * Polling after a message or a new peer. The library tells nobody when a message has left; until the
+ * connection is wired up it only waits in a queue, which nothing but polls moves.
+ */
+inline constexpr uint64_t kFlushMs = 1'000;
 /** Failed polls in a row after which the agent counts as broken. */
 inline constexpr uint64_t kPollFailuresMax = 64;
 
