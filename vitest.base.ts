@@ -10,7 +10,8 @@ export function testProject(name: string, options: { testTimeoutMs?: number } = 
     test: {
       name,
       include: ['test/**/*.test.ts'],
-      testTimeout: options.testTimeoutMs ?? 10_000,
+      testTimeout: options.testTimeoutMs ?? 20_000,
+      hookTimeout: options.testTimeoutMs ?? 20_000,
       retry: 0,
     },
   })

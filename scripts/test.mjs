@@ -22,7 +22,7 @@ function check(command, args) {
 }
 
 /** Reads vitest's JSON report; a run that left none counts as one failure, whatever its exit code. */
-function vitest(...projects) {
+function vitest(projects, extra = []) {
   return async () => {
     const folder = mkdtempSync(join(tmpdir(), 'kvferry-test-'))
     const report = join(folder, 'report.json')
@@ -30,7 +30,7 @@ function vitest(...projects) {
       const args = ['run', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
       const { code } = await run(
         bin('vitest'),
-        [...args, ...projects.flatMap((name) => ['--project', name])],
+        [...args, ...extra, ...projects.flatMap((name) => ['--project', name])],
         {
           cwd: root,
           env,
@@ -85,24 +85,27 @@ function native(sanitizer) {
   }
 }
 
+/** Tests that start processes of their own don't share the machine with one another. */
+const oneByOne = ['--no-file-parallelism']
+
 const gates = {
   tidy: check(process.execPath, ['scripts/tidy.mjs']),
   'check-packages': check(process.execPath, ['scripts/check-packages.mjs']),
   format: check(bin('prettier'), ['--check', '--log-level', 'warn', '.']),
   types: check(bin('tsc'), ['-p', 'tsconfig.json']),
   lint: check(bin('eslint'), ['.', '--max-warnings', '0']),
-  unit: vitest(
+  unit: vitest([
     'connector-api',
     'connector-pull',
     'runtime',
     'router',
     'reference-engine',
     'benchmarks',
-  ),
+  ]),
   'native-asan': native('asan'),
   'native-tsan': native('tsan'),
-  'native-node': vitest('native-nixl'),
-  processes: vitest('e2e'),
+  'native-node': vitest(['native-nixl'], oneByOne),
+  processes: vitest(['e2e'], oneByOne),
 }
 
 async function main() {

@@ -1,0 +1,40 @@
+/** What must hold after a fault: one right outcome per request, and nothing kept by anyone. */
+import { expect } from 'vitest'
+import type { Outcome } from './completions.ts'
+import type { Deployment, EngineName } from './deployment.ts'
+import { waitUntil } from './wait-until.ts'
+
+/** Codes with which a request may end when an engine died; anything else (a hang, a bare 500) is a defect. */
+const typedCode = /^ERR_KV_[A-Z_]+$/
+
+/** Each outcome is the oracle's text, or an error with one of our codes; never a wrong or cut text. */
+export function expectOneOutcomeEach(
+  outcomes: readonly Outcome[],
+  oracle: readonly Outcome[],
+): void {
+  outcomes.forEach((outcome, index) => {
+    if (outcome.kind === 'text') expect(outcome, `text of request ${index}`).toEqual(oracle[index])
+    else expect(outcome.code, `error of request ${index}`).toMatch(typedCode)
+  })
+}
+
+/** Every block is free or merely cached again: no lease, owner or quarantine is left. */
+export async function expectNoBlockKept(
+  deployment: Deployment,
+  name: EngineName,
+  timeoutMs = 30_000,
+): Promise<void> {
+  let last = ''
+  await waitUntil(
+    `${name} holds no block`,
+    async () => {
+      const { blocks } = await deployment.stats(name)
+      last = JSON.stringify(blocks)
+      if (blocks.owned + blocks.leased + blocks.quarantined === 0) return true
+      throw new Error(last)
+    },
+    timeoutMs,
+  )
+  const { blocks } = await deployment.stats(name)
+  expect(blocks.free + blocks.cached, last).toBe(blocks.total)
+}

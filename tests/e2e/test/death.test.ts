@@ -1,0 +1,127 @@
+/**
+ * kill -9 of either engine while transfers are open. KV goes over TCP and is large, so that a transfer takes
+ * long enough to be met; that it was met is asserted, not assumed.
+ */
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { complete, promptOf } from '../src/completions.ts'
+import { startDeployment, type Deployment } from '../src/deployment.ts'
+import { expectNoBlockKept, expectOneOutcomeEach } from '../src/expectations.ts'
+import { openFileCount, sharedMemoryNames } from '../src/process-facts.ts'
+import { waitUntil } from '../src/wait-until.ts'
+
+const leaseDurationMs = 3_000
+const requestCount = 16
+const promptTokens = 480
+const model = 'llama-3.1-8b'
+
+let deployment: Deployment
+let sharedMemoryBefore: string[]
+beforeEach(async () => {
+  sharedMemoryBefore = sharedMemoryNames()
+  deployment = await startDeployment({
+    engineFlags: [
+      `--model=${model}`,
+      '--kv-scale=8',
+      '--time-scale=0.02',
+      '--num-blocks=1024',
+      '--max-model-len=512',
+      '--max-num-seqs=32',
+      '--prefix-caching=off',
+    ],
+    connectorOptions: { leaseDurationMs, transferDeadlineMs: leaseDurationMs },
+    env: { UCX_TLS: 'tcp' },
+  })
+})
+afterEach(async () => {
+  await deployment?.close()
+  expect(sharedMemoryNames().filter((name) => !sharedMemoryBefore.includes(name))).toEqual([])
+})
+
+const requestsOf = (round: number) =>
+  Array.from({ length: requestCount }, (_, index) => ({
+    model,
+    prompt: promptOf(promptTokens, round * 1_000 + index),
+    maxTokens: 4,
+  }))
+
+async function completeAll(url: string, round: number) {
+  return Promise.all(requestsOf(round).map((request) => complete(url, request)))
+}
+
+interface TransferFacts {
+  readonly agentCounters: { readonly transfersOpen: number; readonly transfersFailed: number }
+}
+const transfers = async () => (await deployment.stats('decode')) as unknown as TransferFacts
+
+/** Resolves at a moment when D's agent has READs open. */
+const transferIsOpen = () =>
+  waitUntil('a transfer is open', async () => (await transfers()).agentCounters.transfersOpen > 0)
+
+/** Everything works as before: the control of a fault test, before and after the fault. */
+async function expectServes(round: number): Promise<void> {
+  const oracle = await deployment.oracleUrl()
+  const expected = await completeAll(oracle, round)
+  expect(expected.every((outcome) => outcome.kind === 'text')).toBe(true)
+  expect(await completeAll(deployment.routerUrl, round)).toEqual(expected)
+}
+
+describe('kill -9 in mid-transfer', () => {
+  test('of P: each request is recomputed or gets a typed error; the next P serves', async () => {
+    await expectServes(1)
+    const expected = await completeAll(await deployment.oracleUrl(), 2)
+    const filesBefore = openFileCount(deployment.child('decode').pid)
+
+    const outcomes = completeAll(deployment.routerUrl, 2)
+    await transferIsOpen()
+    deployment.kill('prefill', 'SIGKILL')
+    expectOneOutcomeEach(await outcomes, expected)
+    expect((await transfers()).agentCounters.transfersFailed).toBeGreaterThan(0)
+    await expectNoBlockKept(deployment, 'decode')
+
+    await deployment.restart('prefill')
+    await expectServes(3)
+    await expectNoBlockKept(deployment, 'prefill')
+    await expectNoBlockKept(deployment, 'decode')
+    // The dead P's sockets are gone; the new P's take their place. A few may differ, one per request may not.
+    expect(openFileCount(deployment.child('decode').pid)).toBeLessThan(filesBefore + requestCount)
+  })
+
+  test('of D: each request gets a typed error; leases end, P keeps no block; the next D serves', async () => {
+    await expectServes(1)
+    const expected = await completeAll(await deployment.oracleUrl(), 2)
+    const filesBefore = openFileCount(deployment.child('prefill').pid)
+
+    const outcomes = completeAll(deployment.routerUrl, 2)
+    await transferIsOpen()
+    deployment.kill('decode', 'SIGKILL')
+    const ended = await outcomes
+    expectOneOutcomeEach(ended, expected)
+    expect(ended.some((outcome) => outcome.kind === 'error')).toBe(true)
+    await expectNoBlockKept(deployment, 'prefill', leaseDurationMs * 3)
+
+    await deployment.restart('decode')
+    await expectServes(3)
+    await expectNoBlockKept(deployment, 'prefill')
+    expect(openFileCount(deployment.child('prefill').pid)).toBeLessThan(filesBefore + requestCount)
+  })
+})
+
+test('a stopped P: loads wait past their deadline, blocks stay out of service until the transfers end', async () => {
+  await expectServes(1)
+  const expected = await completeAll(await deployment.oracleUrl(), 2)
+  const outcomes = completeAll(deployment.routerUrl, 2)
+  await transferIsOpen()
+  deployment.kill('prefill', 'SIGSTOP')
+  try {
+    await waitUntil('a transfer is overdue and its blocks are quarantined', async () => {
+      const { blocks } = await deployment.stats('decode')
+      return blocks.quarantined > 0
+    })
+  } finally {
+    deployment.kill('prefill', 'SIGCONT')
+  }
+  expectOneOutcomeEach(await outcomes, expected)
+  await expectNoBlockKept(deployment, 'decode')
+  await expectNoBlockKept(deployment, 'prefill', leaseDurationMs * 3)
+  await expectServes(3)
+})

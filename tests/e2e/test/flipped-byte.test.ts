@@ -1,0 +1,111 @@
+/**
+ * A byte of D's KV that is changed from outside, while the request decodes, must make `compare` fail loudly.
+ * `--keep-logs` says where the engines are, `/kvferry/v1/debug` where a block lies.
+ */
+import { spawn } from 'node:child_process'
+import {
+  closeSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readSync,
+  rmSync,
+  writeSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { binOf } from '../src/deployment.ts'
+import { waitUntil } from '../src/wait-until.ts'
+
+interface DebugView {
+  readonly pid: number
+  readonly regions: readonly {
+    readonly address: string
+    readonly blockStrideBytes: number
+  }[]
+  readonly requests: readonly { readonly state: string; readonly blockIds: number[][] }[]
+}
+
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'kvferry-e2e-'))
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+interface CompareRun {
+  readonly exitCode: number
+  readonly stderr: string
+  readonly result: { readonly runs: readonly Record<string, unknown>[] }
+}
+
+async function runCompare(whileRunning: () => Promise<void>): Promise<CompareRun> {
+  const resultFile = join(folder, 'result.json')
+  const child = spawn(process.execPath, [
+    binOf('@kvferry/benchmarks', 'kvferry-bench'),
+    ...['compare', '--connectors', 'pull', '--posting', 'background', '--preset', 'quick'],
+    ...['--requests', '40', '--keep-logs', folder, '--debug-endpoints', '--json', resultFile],
+  ])
+  let stderr = ''
+  child.stderr.on('data', (chunk) => (stderr += chunk))
+  child.stdout.resume()
+  const exit = new Promise<number>((resolve) => child.on('close', (code) => resolve(code ?? -1)))
+  try {
+    await whileRunning()
+    const exitCode = await exit
+    return {
+      exitCode,
+      stderr,
+      result: JSON.parse(readFileSync(resultFile, 'utf8')) as CompareRun['result'],
+    }
+  } finally {
+    child.kill('SIGTERM')
+    await exit
+  }
+}
+
+/** Inverts one byte of the first block of a request that decodes now. @returns false when there is none. */
+async function flipByte(decodeUrl: string): Promise<boolean> {
+  const view = (await (await fetch(`${decodeUrl}/kvferry/v1/debug`)).json()) as DebugView
+  const request = view.requests.find(({ state }) => state === 'running')
+  const block = request?.blockIds[0]?.[0]
+  const region = view.regions[0]
+  if (block === undefined || !region) return false
+  const position = BigInt(region.address) + BigInt(block * region.blockStrideBytes)
+  const memory = openSync(`/proc/${view.pid}/mem`, 'r+')
+  try {
+    const byte = Buffer.alloc(1)
+    readSync(memory, byte, 0, 1, position as unknown as number)
+    byte[0] = (byte[0] as number) ^ 0xff
+    writeSync(memory, byte, 0, 1, position as unknown as number)
+  } finally {
+    closeSync(memory)
+  }
+  return true
+}
+
+function decodeUrlOf(name: string): string {
+  const cluster = JSON.parse(readFileSync(join(folder, name, 'cluster.json'), 'utf8')) as {
+    engines: { role: string; url: string }[]
+  }
+  const engine = cluster.engines.find(({ role }) => role === 'consumer')
+  if (!engine) throw new Error('no decode engine in cluster.json')
+  return engine.url
+}
+
+const pullRun = ({ result }: CompareRun) => result.runs.find(({ label }) => label === 'pull')
+
+test('a byte flipped in D while it decodes: compare exits 1 and says so', async () => {
+  const run = await runCompare(() =>
+    waitUntil('a byte was flipped', () => flipByte(decodeUrlOf('pull')), 90_000),
+  )
+  expect(run.exitCode, run.stderr).toBe(1)
+  expect(pullRun(run)?.['mismatchedBlocks']).toBeGreaterThan(0)
+  expect(run.stderr).toMatch(/mismatch/i)
+})
+
+test('control: the same run without the flip succeeds', async () => {
+  const run = await runCompare(async () => {})
+  expect(run.exitCode, run.stderr).toBe(0)
+  expect(pullRun(run)).toMatchObject({ mismatchedBlocks: 0, failed: 0, bytesVerified: true })
+})
