@@ -49,10 +49,16 @@ export function createMetrics(): RuntimeMetrics {
     registers: [registry],
   })
 
-  const record = (name: MetricName, kind: Collector['kind'], write: (to: Collector) => void) => {
+  const record = (
+    name: MetricName,
+    kind: Collector['kind'],
+    value: number,
+    write: (to: Collector) => void,
+  ) => {
     const found = collectors.get(name)
     try {
-      if (found?.kind !== kind) misuses.inc()
+      // NaN would pass, and make the sum NaN for the rest of the process's life.
+      if (found?.kind !== kind || !Number.isFinite(value)) misuses.inc()
       else write(found)
     } catch {
       // A measurement must never end a request; prom-client throws for labels and values it refuses.
@@ -65,13 +71,15 @@ export function createMetrics(): RuntimeMetrics {
     contentType: registry.contentType,
     text: () => registry.metrics(),
     add(name, amount = 1, labels = {}) {
-      record(name, 'counter', ({ collector }) => (collector as Counter).inc(labels, amount))
+      record(name, 'counter', amount, ({ collector }) => (collector as Counter).inc(labels, amount))
     },
     set(name, value, labels = {}) {
-      record(name, 'gauge', ({ collector }) => (collector as Gauge).set(labels, value))
+      record(name, 'gauge', value, ({ collector }) => (collector as Gauge).set(labels, value))
     },
     observe(name, value, labels = {}) {
-      record(name, 'histogram', ({ collector }) => (collector as Histogram).observe(labels, value))
+      record(name, 'histogram', value, ({ collector }) =>
+        (collector as Histogram).observe(labels, value),
+      )
     },
   }
 }

@@ -210,10 +210,17 @@ describe('names from other systems', () => {
 
 describe('rules between keys', () => {
   it('binds a non-loopback address only when insecure is said', () => {
-    const { details } = refusal(withValue('sideChannel.host', '0.0.0.0'))
+    const { details } = refusal(withValue('sideChannel.host', '10.0.0.1'))
     expect(details.remedy).toContain('insecure: true')
-    const config = parseConfig(withValue('sideChannel', { host: '0.0.0.0', insecure: true }))
-    expect(config.sideChannel.host).toBe('0.0.0.0')
+    const config = parseConfig(withValue('sideChannel', { host: '10.0.0.1', insecure: true }))
+    expect(config.sideChannel.host).toBe('10.0.0.1')
+  })
+
+  it('wants an address that peers can call, whatever is insecure', () => {
+    for (const host of ['0.0.0.0', '::', '0:0:0:0:0:0:0:0']) {
+      const { details } = refusal(withValue('sideChannel', { host, insecure: true }))
+      expect(details.remedy).toContain('under which peers reach this engine')
+    }
   })
 
   it('refuses TLS instead of ignoring it', () => {

@@ -3,6 +3,7 @@
  * model (architecture §8): without certificates nothing leaves the machine unless the user says so.
  * Pure; run on validated parts, also when other parts are wrong.
  */
+import { BlockList, isIP } from 'node:net'
 import { isLoopbackHost } from '../loopback.ts'
 import { showValue, type Problem } from './problem.ts'
 import type { ParsedPeers, ParsedSideChannel } from './schema.ts'
@@ -11,8 +12,23 @@ const insecureRemedy =
   'use a loopback host such as 127.0.0.1, or set sideChannel.insecure: true on a network where ' +
   'everyone may read and write the memory of this process'
 
-export function checkSideChannel(sideChannel: ParsedSideChannel): Problem[] {
-  if (sideChannel.insecure || isLoopbackHost(sideChannel.host)) return []
+/** "Every address of this machine": fine for binding, but peers are told this address, and can't call it. */
+const wildcards = new BlockList()
+wildcards.addAddress('0.0.0.0', 'ipv4')
+wildcards.addAddress('::', 'ipv6')
+const isWildcard = (host: string): boolean =>
+  isIP(host) !== 0 && wildcards.check(host, isIP(host) === 4 ? 'ipv4' : 'ipv6')
+
+export function checkSideChannel(sideChannel: {
+  readonly host: string
+  readonly insecure: boolean
+}): Problem[] {
+  const { host, insecure } = sideChannel
+  if (isWildcard(host)) {
+    const remedy = 'use the one address under which peers reach this engine, for example 127.0.0.1'
+    return [{ field: 'sideChannel.host', value: showValue(host), remedy }]
+  }
+  if (insecure || isLoopbackHost(host)) return []
   return [{ field: 'sideChannel.host', value: showValue(sideChannel.host), remedy: insecureRemedy }]
 }
 

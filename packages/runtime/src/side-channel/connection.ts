@@ -119,7 +119,15 @@ export function peerUnavailable(
   cause?: unknown,
 ): ConnectorError<'ERR_KV_PEER_UNAVAILABLE'> {
   const options = cause === undefined || cause === null ? {} : { cause }
-  return new ConnectorError('ERR_KV_PEER_UNAVAILABLE', `engine ${peer}: ${why}`, { peer }, options)
+  const { code } = (cause ?? {}) as NodeJS.ErrnoException
+  // The system's own word (ECONNREFUSED, ETIMEDOUT) is what an operator looks for.
+  const reason = code === undefined || ConnectorError.isInstance(cause) ? why : `${why} (${code})`
+  return new ConnectorError(
+    'ERR_KV_PEER_UNAVAILABLE',
+    `engine ${peer}: ${reason}`,
+    { peer },
+    options,
+  )
 }
 
 export const closedError = (): ConnectorError<'ERR_KV_CLOSED'> =>
