@@ -5,5 +5,6 @@ export default defineConfig(
   libraryConfig({
     index: 'src/index.ts',
     cli: 'src/cli.ts',
+    'micro-child': 'src/micro/child.ts',
   }),
 )

@@ -4,6 +4,7 @@
 import { Command, CommanderError } from 'commander'
 import { ConnectorError } from '@kvferry/connector-api'
 import { addCompareCommand } from './commands/compare-command.ts'
+import { addMicroCommand } from './commands/micro-command.ts'
 import { UsageError } from './usage-error.ts'
 
 export interface CommandIo {
@@ -27,7 +28,7 @@ function createProgram(io: CommandIo, finish: (exitCode: number) => void): Comma
       outputError: () => {},
     })
   addCompareCommand(program, io, finish)
-  // Inherited settings reach only commands made after them through `command()`; these were.
+  addMicroCommand(program, io, finish)
   return program
 }
 

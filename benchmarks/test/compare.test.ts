@@ -150,6 +150,12 @@ describe('compare, used wrongly: exit 2 and one line', () => {
     expect(outcome.exitCode).toBe(2)
   })
 
+  it('micro without a subject', async () => {
+    const outcome = await runCommand(['micro'])
+    expect(outcome.stderr).toBe('kvferry-bench: micro: name what to measure: --agent\n')
+    expect(outcome.exitCode).toBe(2)
+  })
+
   it('an unknown command', async () => {
     const outcome = await runCommand(['compere'])
     expect(outcome.stderr).toMatch(/unknown command 'compere'/)

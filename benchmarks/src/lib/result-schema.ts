@@ -7,7 +7,7 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 
-export type SchemaName = 'compare'
+export type SchemaName = 'compare' | 'micro'
 
 const require = createRequire(import.meta.url)
 
