@@ -12,7 +12,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const nativeDir = dirname(fileURLToPath(import.meta.url))
-const buildDir = join(nativeDir, '..', 'build')
+const buildDir = join(nativeDir, '..', '.cache')
 const flags = ['-std=c++17', '-O2', '-Wall', '-Wextra', '-Wshadow', '-Werror']
 
 function findCompiler() {

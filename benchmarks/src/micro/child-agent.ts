@@ -51,7 +51,7 @@ export class ChildAgent {
       onCompletions: (completions) => this.#onCompletions(completions),
       onNotifications: (notifications) => {
         const at = now()
-        for (const _ of notifications) this.#notifiedAt.push(at)
+        this.#notifiedAt.push(...notifications.map(() => at))
         this.#onNotified()
       },
       onBroken(error) {

@@ -10,7 +10,7 @@ const say = (...words: readonly (string | number)[]) => process.stdout.write(`${
 say('ready', agent.hello)
 
 async function execute(words: readonly string[]): Promise<readonly (string | number)[]> {
-  const [command, ...args] = words
+  const [command = '', ...args] = words
   const number = (index: number) => Number(args[index])
   const text = (index: number) => args[index] ?? ''
   switch (command) {
