@@ -23,6 +23,7 @@ import type { NativeAgent, NativeBinding, NativeEvents } from './binding.ts'
 import { readCompletions } from './completions.ts'
 import { DrainWaiters } from './drain-waiters.ts'
 import { nativeMemoryOf } from './host-memory.ts'
+import { frameMetadata, unframeMetadata } from './metadata-frame.ts'
 import { callNative, operatingError, type FailureContext } from './nixl-error.ts'
 import { bytes, deadline, handle, layOutPosts } from './post-list.ts'
 import { PendingCommands } from './pending-commands.ts'
@@ -81,7 +82,7 @@ export class NixlAgent implements TransferAgent {
 
   async localMetadata(): Promise<Uint8Array> {
     const end = await this.#run({ operation: 'localMetadata' }, () => this.#native.localMetadata())
-    return end.bytes
+    return frameMetadata(end.bytes)
   }
 
   declareBlockTable(regions: readonly BlockTableRegion[]): BlockTableHandle {
@@ -120,9 +121,10 @@ export class NixlAgent implements TransferAgent {
   }
 
   async addPeer(options: { metadata: Uint8Array; expectedName: string }): Promise<PeerHandle> {
-    const { metadata, expectedName } = options
+    const { expectedName } = options
+    const metadata = unframeMetadata(bytes(options.metadata, 'metadata'))
     const end = await this.#run({ operation: 'addPeer', peer: expectedName }, () =>
-      this.#native.addPeer(bytes(metadata, 'metadata'), expectedName),
+      this.#native.addPeer(metadata, expectedName),
     )
     return end.handle as PeerHandle
   }
