@@ -207,6 +207,7 @@ export class TcpAssociation implements Association {
   }
 
   #answer(id: number, body: Uint8Array): void {
+    if (!this.#isOpen) return
     let bytes: Uint8Array
     try {
       bytes = encodeFrame('answer', { id, body })

@@ -5,7 +5,7 @@
  * Reading is done by hand at the four fixed places: a general decoder would first build whatever nested
  * structure a hostile frame describes (a mebibyte of "array of one" is a million objects).
  */
-import { encode } from '@msgpack/msgpack'
+import { Encoder } from '@msgpack/msgpack'
 import { ConnectorError, limits } from '@kvferry/connector-api'
 import { sideChannelLimits } from './limits.ts'
 
@@ -26,6 +26,8 @@ export interface Frame {
 }
 
 export const lengthSizeBytes = 4
+/** One for all: its buffer is reused, and copied from once, into the frame. */
+const encoder = new Encoder()
 const noBody = new Uint8Array(0)
 const kindPattern = new RegExp(`^[\\x21-\\x7e]{1,${sideChannelLimits.kindLengthMax}}$`)
 
@@ -50,7 +52,7 @@ export function encodeFrame(
   type: FrameType,
   { id = 0, kind = '', body = noBody }: Partial<Omit<Frame, 'type'>> = {},
 ): Uint8Array {
-  const content = encode([type, id, kind, body])
+  const content = encoder.encodeSharedRef([type, id, kind, body])
   if (content.length > limits.frameSizeBytesMax) {
     throw new ConnectorError(
       'ERR_KV_LIMIT',
