@@ -200,6 +200,8 @@ void AgentThread::finish(std::unique_ptr<Transfer> transfer, TransferOutcome out
   } else {
     core_->counters.transfersFailed += 1;
   }
+  // "Done" is about the bytes; the message may still be in a queue of ours.
+  if (transfer->hasNotification) startFlush();
   if (transfer->waiter != nullptr) std::exchange(transfer->waiter, nullptr)->arrive();
   core_->completions.push(std::move(completion));
 }

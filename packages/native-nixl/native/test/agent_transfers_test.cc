@@ -86,12 +86,13 @@ TEST("agent: segments that are no safe integers are refused") {
   freshFake();
   Pair pair("unsafe");
   const uint32_t regions[] = {0};
+  const Post post(pair, Direction::kRead, {0}, {});
   for (const double bad : {-1.0, 0.5, 1e300, 9'007'199'254'740'992.0, -0.5,
                            std::numeric_limits<double>::quiet_NaN(),
                            std::numeric_limits<double>::infinity()}) {
     const double offsets[] = {bad};
     const double lengths[] = {8'192};
-    PostView view = Post(pair, Direction::kRead, {0}, {}).view();
+    PostView view = post.view();
     view.remote = {pair.remoteTable, true, 1, nullptr, regions, offsets, lengths};
     uint64_t handle = 0;
     CHECK(pair.a->postAll(&view, 1, false, &handle).status == Status::kOutOfRange);
@@ -149,6 +150,7 @@ TEST("agent: handles that are stale, foreign or of another kind are refused") {
 
 TEST("agent: failures of create, post and status end in failed, and everything is given back") {
   const Fake& fake = freshFake();
+  const int64_t requests = fake.count("live_requests");
   Pair pair("fail");
   const Post post(pair, Direction::kRead, {1, 2}, {3, 4});
   const auto failing = [&](const char* knob, const char* operation) {
@@ -166,7 +168,7 @@ TEST("agent: failures of create, post and status end in failed, and everything i
   CHECK(pair.a.awaitFinal(post.mustTo(pair.a)).outcome == TransferOutcome::kDone);
   CHECK_EQ(pair.a->counters().transfersFailed, 3u);
   CHECK(pair.a->releaseBlockTable(pair.tableA).ok());
-  CHECK_EQ(fake.count("live_requests"), 0);
+  CHECK_EQ(fake.count("live_requests"), requests);
   CHECK_EQ(fake.count("copies_after_release"), 0);
 }
 
