@@ -5,6 +5,7 @@
 import { ConnectorError } from '@kvferry/connector-api'
 import type { ConnectorRole, KvferryConfig } from '@kvferry/connector-api'
 import { parseConfig } from '@kvferry/runtime'
+import { configError } from './config-error.ts'
 import type { CoreConfig, EngineSettings } from './core/core-messages.ts'
 import { engineLimits } from './limits.ts'
 import { modelPresets, resolveModel } from './model-presets.ts'
@@ -46,29 +47,22 @@ const roles: Readonly<Record<string, ConnectorRole>> = {
   kv_both: 'both',
 }
 
-function configError(field: string, value: unknown, remedy: string): ConnectorError {
-  const shown = typeof value === 'string' ? `"${value}"` : String(value)
-  return new ConnectorError('ERR_KV_CONFIG', `${field} is ${shown}: ${remedy}`, {
-    field,
-    value: shown,
-    remedy,
-  })
-}
+const show = (value: unknown): string => (typeof value === 'string' ? `"${value}"` : String(value))
 
 function integer(field: string, value: number, min: number, max: number): number {
   if (Number.isSafeInteger(value) && value >= min && value <= max) return value
-  throw configError(field, value, `use an integer from ${min} to ${max}`)
+  throw configError(field, show(value), `use an integer from ${min} to ${max}`)
 }
 
 function oneOf<T extends string>(field: string, value: string, known: readonly T[]): T {
   const found = known.find((word) => word === value)
-  if (found === undefined) throw configError(field, value, `use ${known.join(' or ')}`)
+  if (found === undefined) throw configError(field, show(value), `use ${known.join(' or ')}`)
   return found
 }
 
 function roleOf(field: string, word: unknown): ConnectorRole {
   const role = typeof word === 'string' && Object.hasOwn(roles, word) ? roles[word] : undefined
-  if (role === undefined) throw configError(field, word, 'use prefill, decode or both')
+  if (role === undefined) throw configError(field, show(word), 'use prefill, decode or both')
   return role
 }
 
@@ -78,7 +72,7 @@ function resolveRole(options: EngineSettingOptions): ConnectorRole {
   const flagRole = options.role === undefined ? null : roleOf('role', options.role)
   if (fileRole !== null && flagRole !== null && fileRole !== flagRole) {
     const remedy = `the configuration file says ${fileRole}; make them equal or name one only`
-    throw configError('role', options.role, remedy)
+    throw configError('role', show(options.role), remedy)
   }
   return flagRole ?? fileRole ?? 'both'
 }
@@ -116,10 +110,10 @@ export function resolveSettings(options: EngineSettingOptions): EngineSettings {
   const wanted = options.maxModelLen ?? Math.min(preset.maxModelLen, capacity)
   if (wanted > capacity) {
     const remedy = `${blockCount} blocks of ${blockTokens} tokens hold ${capacity}; raise numBlocks or lower it`
-    throw configError('maxModelLen', wanted, remedy)
+    throw configError('maxModelLen', show(wanted), remedy)
   }
   if (!Number.isFinite(timeScale) || timeScale < 0 || timeScale > 1_000) {
-    throw configError('timeScale', timeScale, 'use a number from 0 to 1000')
+    throw configError('timeScale', show(timeScale), 'use a number from 0 to 1000')
   }
   const { maxNumSeqs = 64, maxNumBatchedTokens = 2_048 } = options
   return {
@@ -179,7 +173,11 @@ export function resolveCoreConfig(options: EngineSettingOptions, incarnation: st
   const kvferry = resolveConnectorConfig(options, settings.role)
   const engineId = kvferry?.engineId ?? options.engineId ?? `engine-${incarnation.slice(0, 8)}`
   if (!/^[A-Za-z0-9._-]{1,128}$/.test(engineId)) {
-    throw configError('engineId', engineId, 'use 1 to 128 characters out of A-Z a-z 0-9 . _ -')
+    throw configError(
+      'engineId',
+      show(engineId),
+      'use 1 to 128 characters out of A-Z a-z 0-9 . _ -',
+    )
   }
   return { engineId, incarnation, settings, kvferry }
 }

@@ -3,7 +3,7 @@
  * counts are real. One region per layer, K and V of a token packed side by side. `kvScale` divides the
  * head size and nothing else, so that a large model fits a small machine with all its descriptors.
  */
-import { ConnectorError } from '@kvferry/connector-api'
+import { configError } from './config-error.ts'
 import type { TimePresetName } from './time-model.ts'
 
 export interface ModelPreset {
@@ -73,26 +73,15 @@ export interface ModelShape {
  */
 export function resolveModel(name: string, kvScale: number): ModelShape {
   if (!Object.hasOwn(modelPresets, name)) {
-    throw new ConnectorError('ERR_KV_CONFIG', `model: "${name}" is unknown`, {
-      field: 'model',
-      value: name,
-      remedy: `use one of ${modelNames.join(', ')}`,
-    })
+    throw configError('model', `"${name}"`, `use one of ${modelNames.join(', ')}`)
   }
   const known = name as ModelName
   const preset: ModelPreset = modelPresets[known]
   const headSize = preset.headSize / kvScale
   const slotSizeBytes = 2 * preset.kvHeadCount * headSize * bytesPerElement
   if (!Number.isInteger(headSize) || headSize < 1 || slotSizeBytes % wordSizeBytes !== 0) {
-    throw new ConnectorError(
-      'ERR_KV_CONFIG',
-      `kvScale: ${kvScale} does not divide the head size ${preset.headSize} of ${name}`,
-      {
-        field: 'kvScale',
-        value: String(kvScale),
-        remedy: `use a power of two that divides ${preset.headSize}`,
-      },
-    )
+    const remedy = `use a power of two that divides the head size ${preset.headSize} of ${name}`
+    throw configError('kvScale', String(kvScale), remedy)
   }
   return { name: known, preset, kvScale, headSize, slotSizeBytes }
 }

@@ -2,7 +2,6 @@
  * Starts one engine: configuration, core (on its own thread over NIXL, or inline over a fabric that the
  * caller gives), HTTP. And ends it in the reverse order, within a deadline.
  */
-import { ConnectorError } from '@kvferry/connector-api'
 import type { Clock, Logger, PeerIdentity, SideChannel } from '@kvferry/connector-api'
 import {
   createLogger,
@@ -15,6 +14,7 @@ import type { CoreClient, CoreConfig } from './core/core-messages.ts'
 import { startInlineCore } from './core/inline-core.ts'
 import { createMemoryPorts, type TransferFabric } from './core/memory-ports.ts'
 import { startWorkerCore } from './core/worker-core.ts'
+import { configError } from './config-error.ts'
 import { resolveCoreConfig, type EngineSettingOptions } from './engine-options.ts'
 import { OpenRequests } from './http/open-requests.ts'
 import { createServer } from './http/server.ts'
@@ -90,10 +90,6 @@ export async function startEngine(options: EngineOptions = {}): Promise<RunningE
   }
 }
 
-function optionError(field: string, value: string, remedy: string): ConnectorError {
-  return new ConnectorError('ERR_KV_CONFIG', `${field}: ${remedy}`, { field, value, remedy })
-}
-
 async function startCore(
   options: EngineOptions,
   config: CoreConfig,
@@ -102,15 +98,11 @@ async function startCore(
   const { createSideChannel, fabric } = options
   if ((options.core ?? 'worker') === 'worker') {
     if (fabric !== undefined || createSideChannel !== undefined) {
-      throw optionError(
-        'core',
-        'worker',
-        'a fabric or side channel can only be given to core inline',
-      )
+      throw configError('core', 'worker', 'give a fabric or side channel to core inline only')
     }
     return startWorkerCore({ config, logLevel: parts.logLevel, clock: parts.clock })
   }
-  if (fabric === undefined) throw optionError('fabric', 'missing', 'core inline needs one')
+  if (fabric === undefined) throw configError('fabric', 'missing', 'core inline needs one')
   const ports = await createMemoryPorts(config, {
     fabric,
     logger: parts.logger,

@@ -1,7 +1,15 @@
 /** Prefill and decode over the pull connector: the text of one engine, whatever the prompt. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { startEngine, type EngineStats, type RunningEngine } from '../src/index.ts'
-import { complete, inlineOptions, post, prefillOf, startPair, type Pair } from './support/pair.ts'
+import { startEngine, type RunningEngine } from '../src/index.ts'
+import {
+  complete,
+  inlineOptions,
+  post,
+  prefillOf,
+  startPair,
+  statsOf,
+  type Pair,
+} from './support/pair.ts'
 import { createFabric } from './support/test-core.ts'
 
 const blockSize = 16
@@ -20,7 +28,8 @@ afterAll(async () => {
   await oracle.close()
 })
 
-const promptOf = (length: number, salt = 'a'): string =>
+/** Prompts of different lengths share no prefix, or they would be found in the cache. */
+const promptOf = (length: number, salt = String.fromCharCode(33 + length)): string =>
   Array.from({ length }, (_, index) =>
     String.fromCharCode(97 + ((index * 7 + salt.charCodeAt(0)) % 26)),
   ).join('')
@@ -38,9 +47,6 @@ async function streamedText(body: Record<string, unknown>): Promise<string> {
     .map((chunk) => chunk.choices[0]?.text ?? '')
     .join('')
 }
-
-const stats = async (engine: RunningEngine): Promise<EngineStats> =>
-  (await (await fetch(`${engine.url}/kvferry/v1/stats`)).json()) as EngineStats
 
 describe('prefill and decode over pull', () => {
   const lengths = [
@@ -78,12 +84,12 @@ describe('prefill and decode over pull', () => {
       Promise.all(prompts.map((prompt) => complete(oracle, { prompt, max_tokens: maxTokens }))),
     ])
     expect(answers.map(({ text }) => text)).toEqual(expected.map(({ text }) => text))
-    const decode = await stats(pair.decode)
+    const decode = await statsOf(pair.decode)
     expect(decode.verification.blocksVerified).toBe(decode.verification.blocksLoaded)
     expect(decode.verification.mismatchedBlocks).toBe(0)
     expect(decode.blocks).toMatchObject({ owned: 0, leased: 0, quarantined: 0 })
     await expect
-      .poll(async () => (await stats(pair.prefill)).blocks, { timeout: 5_000 })
+      .poll(async () => (await statsOf(pair.prefill)).blocks, { timeout: 5_000 })
       .toMatchObject({ owned: 0, leased: 0, quarantined: 0 })
   })
 

@@ -1,7 +1,12 @@
 /** One prefill and one decode engine in this process over the memory fabric, and a router's two calls. */
 import { silentLogger } from '@kvferry/connector-api'
 import type { MemoryFabric } from '@kvferry/connector-api/testing'
-import { startEngine, type EngineOptions, type RunningEngine } from '../../src/index.ts'
+import {
+  startEngine,
+  type EngineOptions,
+  type EngineStats,
+  type RunningEngine,
+} from '../../src/index.ts'
 import { createFabric } from './test-core.ts'
 
 export interface Pair {
@@ -79,4 +84,21 @@ export async function prefillOf(pair: Pair, prompt: string): Promise<Record<stri
   })
   if (kvTransferParams === null) throw new Error('P handed nothing over')
   return kvTransferParams
+}
+
+export interface ErrorAnswer {
+  readonly status: number
+  readonly message: string
+  readonly type: string
+  readonly code: string
+}
+
+/** The error object of an answer, with its status. */
+export async function errorOf(response: Response): Promise<ErrorAnswer> {
+  const { error } = (await response.json()) as { error: Omit<ErrorAnswer, 'status'> }
+  return { status: response.status, ...error }
+}
+
+export async function statsOf(engine: RunningEngine): Promise<EngineStats> {
+  return (await (await fetch(`${engine.url}/kvferry/v1/stats`)).json()) as EngineStats
 }
