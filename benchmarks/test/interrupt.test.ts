@@ -64,7 +64,7 @@ function childrenOf(pid: number): number[] {
 
 const leftBehind = (): string[] => readdirSync(directory).filter((name) => name !== 'logs')
 
-describe('an interrupted comparison', () => {
+describe('an interrupted or broken comparison', () => {
   it.each([
     ['SIGINT', 130],
     ['SIGTERM', 143],
@@ -85,6 +85,14 @@ describe('an interrupted comparison', () => {
     const exited = exitOf(child)
     child.kill('SIGINT')
     expect(await exited).toBe(130)
+    expect(leftBehind()).toEqual([])
+  })
+
+  it('ends at once when a part of it dies, whatever the schedule still holds', async () => {
+    // The schedule would go on for minutes, longer than this test may take.
+    const load = ['--requests', '4000', '--qps', '20']
+    const child = await startUntil(/oracle ended on its own/, load, { FAKE_ORACLE_FAULT: 'die' })
+    expect(await exitOf(child)).toBe(1)
     expect(leftBehind()).toEqual([])
   })
 

@@ -137,7 +137,14 @@ async function launchParts(launch: Launch, signal: AbortSignal): Promise<Parts> 
     return outcome.value
   }) as [TrackedChild, TrackedChild]
   const router = await startRouter(launch, prefill.ready.url, decode.ready.url)
-  await Promise.race([waitUntilReady(router.ready.url, signal), launch.group.failed])
+  const giveUp = new AbortController()
+  const ready = waitUntilReady(router.ready.url, AbortSignal.any([signal, giveUp.signal]))
+  try {
+    await Promise.race([ready, launch.group.failed])
+  } finally {
+    giveUp.abort()
+    ready.catch(() => {})
+  }
   return {
     entryUrl: router.ready.url,
     hasRouter: true,

@@ -150,15 +150,18 @@ export async function runTrial(
   const startedAtMs = clock.now()
   const cluster = await context.startCluster(spec, signal)
   const startUpMs = clock.now() - startedAtMs
+  // When a part of the cluster ends, the rest of the schedule must not go on against what is left.
+  const ending = new AbortController()
+  const workSignal = AbortSignal.any([signal, ending.signal])
+  const work = measure(cluster, spec, schedule, { ...context, signal: workSignal })
+  work.catch(() => {})
   try {
-    const work = measure(cluster, spec, schedule, context)
-    // When the race is lost to `failed`, closing the cluster ends the rest of the work with errors.
-    work.catch(() => {})
     return { startUpMs, ...(await Promise.race([work, cluster.failed])) }
   } catch (error) {
     if (!signal.aborted) progress.note(cluster.logTails())
     throw error
   } finally {
+    ending.abort(new Error('the trial has ended'))
     await cluster.close()
   }
 }
