@@ -84,7 +84,7 @@ export const agentClauses = [
   { id: 'A4.9', sentence: 'one source block may go to several places' },
   { id: 'A4.10', sentence: 'blocks may be paired with segments, in both directions' },
   { id: 'A4.11', sentence: 'random plans of blocks and segments equal a model, byte by byte' },
-  { id: 'A4.12', sentence: 'a transfer of many MiB is exact to its last byte' },
+  { id: 'A4.12', sentence: 'a transfer of some MiB is exact to its last byte' },
 
   { id: 'A5.1', sentence: 'no listener is called from inside a method' },
   { id: 'A5.2', sentence: 'each transfer has exactly one final completion' },

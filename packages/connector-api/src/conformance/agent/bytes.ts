@@ -204,7 +204,7 @@ export const bytes: GroupRuns<'A4'> = {
     }
   },
   async 'A4.12'(context) {
-    const sizeBytes = 3 * 2 ** 20 + 13
+    const sizeBytes = 2 * 2 ** 20 + 13
     const pair = await createPair(context, [denseRegion(sizeBytes, 2)])
     const local = blocks(0)
     const remote = blocks(1)

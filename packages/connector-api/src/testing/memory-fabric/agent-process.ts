@@ -18,6 +18,8 @@ export class AgentProcess {
   isStalled = false
   /** Transfers of its own without final status. */
   openTransferCount = 0
+  /** Of these, those past their deadline. */
+  drainingTransferCount = 0
   failingPostCount = 0
   /** Posts that were handed to the network. */
   postCount = 0

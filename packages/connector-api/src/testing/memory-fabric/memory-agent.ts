@@ -72,9 +72,6 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
     }
   }
 
-  const drainingCount = (): number =>
-    [...transfers.values()].filter((transfer) => transfer.isOverdue).length
-
   function findFence({ handle }: ReadyFence): Fence | null {
     const fence = fences.find(handle)
     // A fence leaves the table when it is signalled; its old handle means "signalled", not "unknown".
@@ -219,7 +216,7 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
       if (openCount > limits.transfersInFlightMax) {
         throw limit('transfersInFlightMax', openCount, limits.transfersInFlightMax)
       }
-      const draining = drainingCount()
+      const draining = process.drainingTransferCount
       if (posts.length > 0 && draining >= limits.drainingTransferCountMax) {
         throw limit('drainingTransferCountMax', draining, limits.drainingTransferCountMax)
       }
@@ -239,7 +236,7 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
       transfersPosted: process.postCount,
       polls: process.turnCount,
       transfersOpen: transfers.size,
-      transfersDraining: drainingCount(),
+      transfersDraining: process.drainingTransferCount,
       notificationsReceived: process.notificationsReceived,
       notificationsDropped: process.notificationsDropped,
     }),

@@ -52,7 +52,6 @@ export class Transfer implements Reconsidered {
   /** Set by the agent when it enters the transfer in its table. */
   handle = 0 as TransferHandle
   state: 'queued' | 'moving' | 'ended' = 'queued'
-  isOverdue = false
   readonly request: TransferRequest
   readonly #core: FabricCore
   readonly #initiator: AgentProcess
@@ -61,6 +60,7 @@ export class Transfer implements Reconsidered {
   #startedAt: Instant
   #copies: Copy[] = []
   #copied = 0
+  #isOverdue = false
   #lastMoveAt: Instant
   /** Number of copies after which the transfer fails; null while it is to succeed. */
   #failAfter: number | null = null
@@ -193,7 +193,8 @@ export class Transfer implements Reconsidered {
     }) as AnyConnectorError
     // What never started has touched nothing and never will: that is final.
     if (this.state === 'queued') return this.#end(error)
-    this.isOverdue = true
+    this.#isOverdue = true
+    this.#initiator.drainingTransferCount += 1
     this.#initiator.report({ transfer: this.handle, status: 'overdue', error })
   }
 
@@ -202,6 +203,7 @@ export class Transfer implements Reconsidered {
     this.state = 'ended'
     this.#deadline.stop()
     this.#core.waiting.delete(this)
+    if (this.#isOverdue) this.#initiator.drainingTransferCount -= 1
     this.request.onEnd(this, error === null)
     const { notification, target } = this.request
     if (error === null && notification !== null) {
