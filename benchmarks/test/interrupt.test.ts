@@ -15,6 +15,8 @@ const dist = fileURLToPath(new URL('../dist/cli.js', import.meta.url))
 
 let directory = ''
 let command: ChildProcess | null = null
+/** Children that a test looked at. */
+const seen: number[] = []
 
 beforeEach(() => {
   if (!existsSync(dist)) throw new Error('benchmarks/dist is missing: build the workspace first')
@@ -22,7 +24,12 @@ beforeEach(() => {
 })
 
 afterEach(() => {
+  // Only after a failed test is anything left; killed like this, the command can't end its children.
+  const isRunning = command?.exitCode === null && command.signalCode === null
+  const left = isRunning ? childrenOf(command?.pid as number) : []
   command?.kill('SIGKILL')
+  for (const pid of [...left, ...seen].filter(isAlive)) process.kill(pid, 'SIGKILL')
+  seen.length = 0
   rmSync(directory, { recursive: true, force: true })
 })
 
@@ -59,7 +66,9 @@ function exitOf(child: ChildProcess): Promise<number | null> {
 /** Direct children of a process, from the kernel. */
 function childrenOf(pid: number): number[] {
   const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim()
-  return text === '' ? [] : text.split(' ').map(Number)
+  const children = text === '' ? [] : text.split(' ').map(Number)
+  seen.push(...children)
+  return children
 }
 
 const leftBehind = (): string[] => readdirSync(directory).filter((name) => name !== 'logs')

@@ -101,7 +101,7 @@ describe('memory of a child', () => {
     expect(findWrongWord(sink, 3)).toBeNull()
     expect(findWrongWord(sink, 4)).toBe((6 * block) / 4)
     expect(findWrongWord(sink, 2)).toBe((4 * block) / 4)
-    sink.bytes![5 * block + 7] ^= 1
+    sink.bytes!.fill(0, 5 * block + 7, 5 * block + 8)
     expect(findWrongWord(sink, 3)).toBe((5 * block + 4) / 4)
   })
 })

@@ -118,7 +118,7 @@ describe('micro result', () => {
       { ...result, cases: [withoutBar, ...others] },
       { ...result, cases: [{ ...first, kind: 'other' }] },
       { ...result, verdict: { ok: 'yes', failures: [] } },
-      { ...result, extra: 1 },
+      { ...result, cases: [] },
     ]
     for (const each of wrong) expect(() => assertMatchesSchema('micro', each)).toThrow('schema')
   })
