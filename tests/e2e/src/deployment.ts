@@ -49,6 +49,8 @@ export interface EngineStats {
     readonly mismatchedBlocks: number
   }
   readonly agent: string
+  readonly agentCounters: { readonly transfersOpen: number; readonly transfersFailed: number }
+  readonly connectorCounters: Readonly<Record<string, number>>
 }
 
 const require = createRequire(import.meta.url)
