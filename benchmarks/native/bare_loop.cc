@@ -114,7 +114,11 @@ class BareLoop {
   }
 
   void connect(const std::string& metadata, uintptr_t remote) {
-    const std::string blob = fromHex(metadata);
+    // Our agent puts a frame before the library's own metadata, which starts with this tag.
+    const std::string framed = fromHex(metadata);
+    const size_t start = framed.find("nixlSerDes");
+    if (start == std::string::npos) die("no metadata of the library");
+    const std::string blob = framed.substr(start);
     char* name = nullptr;
     check("load_remote_md", nixl_.load_remote_md(agent_, blob.data(), blob.size(), &name));
     peer_ = name;

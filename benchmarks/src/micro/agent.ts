@@ -74,9 +74,9 @@ async function measure(
   progress.phase('verifying bytes')
   await verifySides([sides.bare, sides.bareAgain, sides.ours], Math.max(...micro.depths))
   progress.phase('cost of posting')
-  const postCase = await measurePost(sides.ours)
+  const postCases = await measurePost(sides.ours)
   const transports = await sides.ours.initiator.request('transports')
-  return assemble([...throughputCases, postCase, ...cpuCases, callbackCase], pairs, transports)
+  return assemble([...throughputCases, ...postCases, ...cpuCases, callbackCase], pairs, transports)
 }
 
 function assemble(

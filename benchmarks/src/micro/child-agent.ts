@@ -114,8 +114,7 @@ export class ChildAgent {
     const count = sizeBytes / micro.descriptorSizeBytes
     const posts = Array.from({ length: depth }, (_, i) => this.#read('blocks', i * count, count))
     const startedAt = now()
-    const { endedAt } = await this.#transfer(posts)
-    return endedAt - startedAt
+    return (await this.#transfer(posts)) - startedAt
   }
 
   verify(blockCount: number): void {
@@ -123,12 +122,18 @@ export class ChildAgent {
     if (wrong !== null) throw new Error(`a byte is wrong in the word ${wrong}`)
   }
 
-  /** Time of this thread inside each `post`. */
-  async post(count: number): Promise<number[]> {
+  /** Time of this thread inside each `post`, burst after burst. */
+  async postBursts(burstCount: number, burstLength: number): Promise<number[]> {
     const times: number[] = []
-    for (let i = 0; i < count; i++) {
-      const { postNs } = await this.#transfer([this.#read('small', 0, micro.post.descriptorCount)])
-      times.push(postNs)
+    const one = [this.#read('small', 0, micro.post.descriptorCount)]
+    for (let i = 0; i < burstCount; i++) {
+      const done = this.#expect(burstLength)
+      for (let j = 0; j < burstLength; j++) {
+        const startedAt = now()
+        this.#agent.post(one)
+        times.push(now() - startedAt)
+      }
+      await done
     }
     return times
   }
@@ -171,27 +176,30 @@ export class ChildAgent {
     }
   }
 
-  async #transfer(posts: readonly TransferPost[]): Promise<{ postNs: number; endedAt: number }> {
+  async #transfer(posts: readonly TransferPost[]): Promise<number> {
+    const done = this.#expect(posts.length)
+    this.#agent.post(posts)
+    return done
+  }
+
+  /** Resolves with the moment of the last of `count` final completions. @throws the first failure. */
+  async #expect(count: number): Promise<number> {
     this.#failed = null
-    this.#openCount = posts.length
+    this.#openCount = count
     let endedAt = 0
-    const done = new Promise<TransferCompletion | null>((resolve) => {
-      this.#onAllDone = (failed) => {
+    const failed = await new Promise<TransferCompletion | null>((resolve) => {
+      this.#onAllDone = (first) => {
         endedAt = now()
-        resolve(failed)
+        resolve(first)
       }
     })
-    const startedAt = now()
-    this.#agent.post(posts)
-    const postNs = now() - startedAt
-    const failed = await done
     if (failed !== null && failed.status !== 'done') throw failed.error
-    return { postNs, endedAt }
+    return endedAt
   }
 
   #onCompletions(completions: readonly TransferCompletion[]): void {
     for (const completion of completions) {
-      if (completion.status !== 'done') this.#failed = completion
+      if (completion.status !== 'done') this.#failed ??= completion
       if (completion.status !== 'overdue') this.#openCount -= 1
     }
     if (this.#openCount === 0) this.#onAllDone(this.#failed)

@@ -26,7 +26,7 @@ async function execute(words: readonly string[]): Promise<readonly (string | num
       agent.verify(number(0))
       return []
     case 'post':
-      return agent.post(number(0))
+      return agent.postBursts(number(0), number(1))
     case 'idle':
       return [await agent.idle(number(0), text(1) === 'expecting')]
     case 'collect':
