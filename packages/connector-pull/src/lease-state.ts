@@ -55,6 +55,8 @@ export type LeaseEffect =
   | { readonly kind: 'arm'; readonly at: Instant }
   /** The blocks are the engine's again. */
   | { readonly kind: 'report-sent' }
+  /** The lease is over and this load's READ perhaps not: it needs a polling target to end. */
+  | { readonly kind: 'expect-straggler'; readonly reader: Reader }
   | { readonly kind: 'count'; readonly what: LeaseCount }
 
 export type LeaseCount = 'granted' | 'expired' | 'read' | 'released' | 'late' | 'refused'
@@ -201,7 +203,7 @@ function stepLeased(
   switch (event.kind) {
     case 'renew': {
       // Over, though its timer has not run yet: what is over is never granted again.
-      if (now >= state.deadline) return expire(answer(unknown))
+      if (now >= state.deadline) return expire(state.reader, answer(unknown))
       const deadline = latest(state.deadline, instantPlus(now, context.leaseDurationMs))
       return stay(
         { kind: 'leased', reader: event.reader, deadline },
@@ -214,7 +216,9 @@ function stepLeased(
       return end(count('released'), reportSent)
     case 'timer':
       // Renewals move the deadline, not the timer.
-      return now < state.deadline ? stay(state, { kind: 'arm', at: state.deadline }) : expire()
+      return now < state.deadline
+        ? stay(state, { kind: 'arm', at: state.deadline })
+        : expire(state.reader)
     case 'lease-start':
     case 'withdraw':
       return refuse(machine, state, event)
@@ -223,8 +227,11 @@ function stepLeased(
   }
 }
 
-const expire = (...before: readonly LeaseEffect[]): LeaseStep =>
-  end(...before, count('expired'), reportSent)
+function expire(reader: Reader | null, ...before: readonly LeaseEffect[]): LeaseStep {
+  const stragglers: readonly LeaseEffect[] =
+    reader === null ? [] : [{ kind: 'expect-straggler', reader }]
+  return end(...before, count('expired'), reportSent, ...stragglers)
+}
 
 function stepRead(
   state: Extract<LeaseState, { kind: 'read' }>,

@@ -33,8 +33,10 @@ export class LeaseTable {
   readonly #counters: PullCounters
   readonly #context: LeaseContext
   readonly #onChange: () => void
+  readonly #onStraggler: (reader: Reader) => void
   readonly #records = new Map<RequestId, LeaseRecord>()
   #openCount = 0
+  #isClosed = false
   #sent: RequestId[] = []
 
   constructor(options: {
@@ -44,12 +46,14 @@ export class LeaseTable {
     readonly context: LeaseContext
     /** After a lease began or ended. */
     readonly onChange: () => void
+    readonly onStraggler: (reader: Reader) => void
   }) {
     this.#clock = options.clock
     this.#metrics = options.metrics
     this.#counters = options.counters
     this.#context = options.context
     this.#onChange = options.onChange
+    this.#onStraggler = options.onStraggler
   }
 
   /** Leases whose blocks are held now. Kept as a count: it's wanted at every change. */
@@ -71,7 +75,11 @@ export class LeaseTable {
   }
 
   announce(requestId: RequestId): void {
-    if (this.#records.has(requestId) || !this.#makeRoom()) return
+    const known = this.#records.get(requestId)
+    // The engine gave an id of a request that is over to a new one.
+    if (known?.state.kind === 'read') this.#forget(known)
+    else if (known !== undefined) return
+    if (!this.#makeRoom()) return
     const state: LeaseState = { kind: 'announced', reader: null, promisedUntil: null }
     this.#records.set(requestId, { requestId, state, timer: null })
   }
@@ -113,8 +121,9 @@ export class LeaseTable {
     return sent
   }
 
-  /** Forgets everything; no timer is left. */
-  clear(): void {
+  /** Forgets everything and takes nothing on any more; no timer is left. */
+  close(): void {
+    this.#isClosed = true
     for (const { timer } of this.#records.values()) timer?.stop()
     this.#records.clear()
     this.#openCount = 0
@@ -124,14 +133,19 @@ export class LeaseTable {
 
   /** When full, the oldest lease that is over is forgotten before its time. */
   #makeRoom(): boolean {
+    if (this.#isClosed) return false
     if (this.#records.size < limits.requestCountMax) return true
     for (const record of this.#records.values()) {
       if (record.state.kind !== 'read') continue
-      record.timer?.stop()
-      this.#records.delete(record.requestId)
+      this.#forget(record)
       return true
     }
     return false
+  }
+
+  #forget(record: LeaseRecord): void {
+    record.timer?.stop()
+    this.#records.delete(record.requestId)
   }
 
   #dispatch(record: LeaseRecord, event: LeaseEvent): LeaseAnswer | null {
@@ -140,10 +154,7 @@ export class LeaseTable {
     record.state = state
     if (before === 'leased') this.#openCount -= 1
     if (state.kind === 'leased') this.#openCount += 1
-    if (state.kind === 'ended') {
-      record.timer?.stop()
-      this.#records.delete(record.requestId)
-    }
+    if (state.kind === 'ended') this.#forget(record)
     let answer: LeaseAnswer | null = null
     for (const effect of effects) {
       if (effect.kind === 'answer') answer = effect.answer
@@ -163,6 +174,9 @@ export class LeaseTable {
         return
       case 'report-sent':
         this.#sent.push(record.requestId)
+        return
+      case 'expect-straggler':
+        this.#onStraggler(effect.reader)
         return
       case 'count':
         this.#countOne(effect.what)

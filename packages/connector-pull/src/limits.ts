@@ -24,6 +24,8 @@ export const pullLimits = {
   completedReadRetentionMs: 2 * limits.sideChannelTimeoutMs,
   /** How long a producer polls for a consumer that shook hands and never said that it is wired up. */
   wireUpTimeoutMs: 30_000,
+  /** How long a producer polls for a READ that may be running though it has no lease. */
+  stragglerTimeoutMs: 30_000,
   /** How long a closing worker waits for its readers or its own READs. */
   shutdownDrainMs: 5_000,
   /** A token of an association: 128 bits. */

@@ -28,8 +28,8 @@ import {
 } from './messages.ts'
 import { decodeReadDone } from './notification.ts'
 import { PeerTokens } from './peer-tokens.ts'
+import { PollHolds } from './poll-holds.ts'
 import type { PullCounters } from './pull-counters.ts'
-import { WireUp } from './wire-up.ts'
 
 export interface ProducerOptions {
   readonly components: WorkerComponents
@@ -46,7 +46,7 @@ export class ProducerWorker {
   readonly #components: WorkerComponents
   readonly #leases: LeaseTable
   readonly #tokens: PeerTokens
-  readonly #wireUp: WireUp
+  readonly #holds: PollHolds
   #isExpecting = false
   #isClosed = false
   #wakeShutdown: (() => void) | null = null
@@ -58,7 +58,7 @@ export class ProducerWorker {
     this.#options = options
     this.#components = components
     this.#tokens = new PeerTokens(random)
-    this.#wireUp = new WireUp(clock, pullLimits.wireUpTimeoutMs, onChange)
+    this.#holds = new PollHolds(clock, onChange)
     this.#leases = new LeaseTable({
       clock,
       metrics,
@@ -68,6 +68,7 @@ export class ProducerWorker {
         completedReadRetentionMs: pullLimits.completedReadRetentionMs,
       },
       onChange,
+      onStraggler: (reader) => this.#holdForRead(reader),
     })
     const answers = {
       [messageKinds.handshake]: this.#handshake,
@@ -111,8 +112,8 @@ export class ProducerWorker {
   async shutdown(deadlineMs: number): Promise<void> {
     if (this.#leases.claimedCount > 0) await this.#claimsEnd(deadlineMs)
     this.#isClosed = true
-    this.#wireUp.close()
-    this.#leases.clear()
+    this.#holds.clear()
+    this.#leases.close()
   }
 
   #claimsEnd(deadlineMs: number): Promise<void> {
@@ -127,7 +128,7 @@ export class ProducerWorker {
   }
 
   #onChange(): void {
-    const isExpected = this.#wireUp.isPending || this.#leases.openCount > 0
+    const isExpected = this.#holds.isHeld || this.#leases.openCount > 0
     if (isExpected !== this.#isExpecting) {
       this.#isExpecting = isExpected
       this.#components.agent.expectNotifications(isExpected)
@@ -158,27 +159,40 @@ export class ProducerWorker {
       return encodeHandshakeReply({ facts, grant: null })
     }
     const grant = this.#grant(peer)
-    this.#wireUp.start(peer.engineId)
+    this.#holds.start(wireUpOf(peer), pullLimits.wireUpTimeoutMs)
     return encodeHandshakeReply({ facts, grant })
   }
 
   readonly #renew = (body: Uint8Array, { peer }: Association): Uint8Array => {
     const question = decodeLeaseQuestion(body, messageKinds.renew, peer.engineId)
     const { requestId, loadId } = question
-    return encodeLeaseAnswer(this.#leases.renew(requestId, readerOf(peer, loadId)))
+    const reader = readerOf(peer, loadId)
+    const answer = this.#leases.renew(requestId, reader)
+    // Who asks has posted a READ already: refused or not, it must be able to end.
+    if (answer.kind === 'unknown' || answer.kind === 'claimed') this.#holdForRead(reader)
+    return encodeLeaseAnswer(answer)
   }
 
   readonly #release = (body: Uint8Array, { peer }: Association): Uint8Array => {
     const question = decodeLeaseQuestion(body, messageKinds.release, peer.engineId)
     const { requestId, loadId } = question
-    this.#leases.finish(requestId, 'release', readerOf(peer, loadId))
+    this.#finish(requestId, 'release', readerOf(peer, loadId))
     return encodeEmpty()
   }
 
   readonly #wired = (body: Uint8Array, { peer }: Association): Uint8Array => {
     decodeEmpty(body, messageKinds.wired, peer.engineId)
-    this.#wireUp.end(peer.engineId)
+    this.#holds.end(wireUpOf(peer))
     return encodeEmpty()
+  }
+
+  #holdForRead(reader: Reader): void {
+    this.#holds.start(readOf(reader), pullLimits.stragglerTimeoutMs)
+  }
+
+  #finish(requestId: RequestId, kind: 'read-done' | 'release', reader: Reader): void {
+    this.#leases.finish(requestId, kind, reader)
+    this.#holds.end(readOf(reader))
   }
 
   #grant(peer: PeerIdentity): HandshakeGrant {
@@ -198,7 +212,7 @@ export class ProducerWorker {
       const { token, requestId, loadId } = decodeReadDone(message)
       const peer = this.#tokens.identify(token)
       if (peer === null) this.#refused('notification', 'unknown token')
-      else this.#leases.finish(requestId, 'read-done', readerOf(peer, loadId))
+      else this.#finish(requestId, 'read-done', readerOf(peer, loadId))
     } catch (error) {
       // Anybody on the network can send one: malformed ones are counted, never thrown.
       if (!ConnectorError.isInstance(error)) throw error
@@ -218,3 +232,8 @@ const readerOf = ({ engineId, incarnation }: PeerIdentity, loadId: number): Read
   incarnation,
   loadId,
 })
+
+const wireUpOf = ({ engineId }: PeerIdentity): string => JSON.stringify(['wire-up', engineId])
+
+const readOf = ({ engineId, incarnation, loadId }: Reader): string =>
+  JSON.stringify(['read', engineId, incarnation, loadId])

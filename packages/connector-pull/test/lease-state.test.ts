@@ -25,7 +25,8 @@ const states: Record<string, LeaseState> = {
   'released-early': { kind: 'released-early' },
   leased: { kind: 'leased', reader: null, deadline: later },
   'leased, claimed': { kind: 'leased', reader, deadline: later },
-  'leased, over': { kind: 'leased', reader, deadline: now },
+  'leased, over': { kind: 'leased', reader: null, deadline: now },
+  'claimed, over': { kind: 'leased', reader, deadline: now },
   read: { kind: 'read', reader, forgetAt: later },
   'read, to be forgotten': { kind: 'read', reader, forgetAt: now },
   ended: { kind: 'ended' },
@@ -117,6 +118,15 @@ testMachine('lease', {
     'leased, over': {
       timer: 'ended: expired report-sent',
       renew: 'ended: unknown expired report-sent',
+      'read-done': 'read: read report-sent arm',
+      release: 'ended: released report-sent',
+      'renew by another': 'ended: unknown expired report-sent',
+      'read-done by another': 'read: read report-sent arm',
+      'release by another': 'ended: released report-sent',
+    },
+    'claimed, over': {
+      timer: 'ended: expired report-sent expect-straggler',
+      renew: 'ended: unknown expired report-sent expect-straggler',
       // The blocks are still there: the READ saw nothing else.
       'read-done': 'read: read report-sent arm',
       release: 'ended: released report-sent',
