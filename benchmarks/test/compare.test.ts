@@ -140,6 +140,7 @@ describe('compare, used wrongly: exit 2 and one line', () => {
     [['--option', 'deph=2'], /ERR_KV_CONFIG: options.deph is unknown/],
     [['--connectors', 'no-such-connector'], /ERR_KV_CONNECTOR_NOT_INSTALLED.*npm install/],
     [['--connectors', 'pull,'], /--connectors "pull,"/],
+    [['--json', '/no/such/place/result.json'], /--json .*: the directory does not exist/],
     [['--nonsense'], /unknown option '--nonsense'/],
   ]
   it.each(cases)('%j', async (args, text) => {

@@ -13,7 +13,7 @@ import { processClusters } from '../compare/process-cluster.ts'
 import { headline, renderResult } from '../compare/table.ts'
 import { resolveAgent, type ChosenAgent } from '../compare/agent-choice.ts'
 import { createProgress } from '../lib/progress.ts'
-import { writeResult } from '../lib/result-file.ts'
+import { assertWritable, writeResult } from '../lib/result-file.ts'
 import { assertMatchesSchema } from '../lib/result-schema.ts'
 import type { CommandIo } from '../main.ts'
 import { UsageError } from '../usage-error.ts'
@@ -46,6 +46,7 @@ async function startClusterFor(request: CompareRequest, chosen: ChosenAgent) {
 
 async function compare(flags: CompareFlags, io: CommandIo): Promise<number> {
   const request = parseCompareFlags(flags)
+  if (request.json !== null) assertWritable(request.json)
   const configurations = await configurationsOf(request)
   // Fakes given by flags bring their own agents, so there is nothing to look for.
   const chosen = await resolveAgent(request.agent, { isAssumed: request.engineBin !== null })
