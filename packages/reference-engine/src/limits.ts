@@ -8,6 +8,10 @@ export const engineLimits = {
   bodySizeBytesMax: 4_194_304,
   /** Default bound of requests that are accepted and not yet answered; more get 429. */
   openRequestCountMax: 1_024,
+  /** How long a caller may take to send one request. */
+  requestBodyTimeoutMs: 30_000,
+  /** HTTP connections at once; more than requests, since idle ones are kept for reuse. */
+  connectionCountMax: 4_096,
   /** Characters of an `X-Request-Id`. */
   requestIdLengthMax: 128,
   /** Tokens of prompt and output together. */
@@ -43,6 +47,7 @@ export const engineLimits = {
   rotatingDigestTokens: 16,
 } as const
 
+assert(engineLimits.openRequestCountMax < engineLimits.connectionCountMax, 'too few connections')
 assert(
   engineLimits.openRequestCountMax <= limits.requestCountMax,
   'more requests than a connector tracks',

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startEngine, type RunningEngine } from '../src/index.ts'
 import {
   complete,
+  errorOf,
   inlineOptions,
   post,
   prefillOf,
@@ -91,6 +92,55 @@ describe('prefill and decode over pull', () => {
     await expect
       .poll(async () => (await statsOf(pair.prefill)).blocks, { timeout: 5_000 })
       .toMatchObject({ owned: 0, leased: 0, quarantined: 0 })
+  })
+
+  async function failNextRead(of: Pair): Promise<void> {
+    const response = await fetch(`${of.decode.url}/kvferry/v1/peer`)
+    const { incarnation } = (await response.json()) as { incarnation: string }
+    of.fabric.faults.failNextPosts(`d0:${incarnation}`, 1)
+  }
+
+  it('recompute what could not be read, with the same text', async () => {
+    const prompt = promptOf(90, '#')
+    const params = await prefillOf(pair, prompt)
+    await failNextRead(pair)
+    const body = { prompt, max_tokens: maxTokens }
+    const answer = await complete(pair.decode, { ...body, kv_transfer_params: params })
+    expect(answer.text).toBe((await complete(oracle, body)).text)
+    expect(answer.kvferry).toMatchObject({
+      recomputed: true,
+      load: { outcome: 'failed', errorCode: 'ERR_KV_TRANSFER_FAILED' },
+      verification: { mismatchedBlocks: 0 },
+    })
+  })
+
+  it('answer with the error instead when the policy is to fail', async () => {
+    const strict = await startPair({ ...settings, config: { loadFailurePolicy: 'fail' } })
+    try {
+      for (const stream of [false, true]) {
+        const prompt = promptOf(90, stream ? '%' : '$')
+        const params = await prefillOf(strict, prompt)
+        await failNextRead(strict)
+        const body = { prompt, max_tokens: maxTokens, stream, kv_transfer_params: params }
+        const error = await errorOf(await post(strict.decode, body))
+        expect(error).toMatchObject({
+          status: 500,
+          type: 'server_error',
+          code: 'ERR_KV_TRANSFER_FAILED',
+        })
+      }
+      expect((await statsOf(strict.decode)).blocks).toMatchObject({ owned: 0, quarantined: 0 })
+    } finally {
+      await strict.close()
+    }
+  })
+
+  it('compute a prompt themselves when the handoff is nonsense', async () => {
+    const body = { prompt: promptOf(40, '&'), max_tokens: maxTokens }
+    const params = { do_remote_prefill: true, remote_block_ids: 'none', remote_engine_id: 7 }
+    const answer = await complete(pair.decode, { ...body, kv_transfer_params: params })
+    expect(answer.text).toBe((await complete(oracle, body)).text)
+    expect(answer.kvferry).toMatchObject({ load: null })
   })
 
   it('describe themselves so that a router can match them', async () => {

@@ -1,6 +1,7 @@
 /**
  * What the engine says about itself: peer description, statistics, debug view, metrics text. Reads the
- * parts of a core and changes nothing; runs on the core's thread, between steps.
+ * parts of a core and changes nothing. Runs on the core's thread, perhaps while kernels compute a step;
+ * what it reads changes only between steps.
  */
 import { WIRE_VERSION } from '@kvferry/connector-api'
 import type { AssembledCore } from './create-core.ts'

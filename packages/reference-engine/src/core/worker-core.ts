@@ -23,6 +23,8 @@ export interface WorkerCoreOptions {
   readonly config: CoreConfig
   readonly logLevel: LogLevel
   readonly clock: Clock
+  /** Another worker file; for tests of this class. */
+  readonly workerFile?: string
 }
 
 /** Beside this module when built; in the package's build when this is a source file under test. */
@@ -185,7 +187,11 @@ class WorkerCore implements CoreClient {
 /** @throws ConnectorError what the core refused, ERR_KV_DEADLINE; Error when the package is not built. */
 export async function startWorkerCore(options: WorkerCoreOptions): Promise<CoreClient> {
   const { clock, config, logLevel } = options
-  const worker = new Worker(workerPath(), { workerData: { config, logLevel } })
+  const worker = new Worker(options.workerFile ?? workerPath(), {
+    workerData: { config, logLevel },
+    // The core runs the built files whatever flags (import conditions, inspectors) the program was given.
+    execArgv: [],
+  })
   try {
     return new WorkerCore(worker, await untilReady(worker, clock), clock)
   } catch (error) {

@@ -24,9 +24,11 @@ export interface ServerParts {
 export function createServer(parts: ServerParts): FastifyInstance {
   const app = fastify({
     bodyLimit: engineLimits.bodySizeBytesMax,
+    requestTimeout: engineLimits.requestBodyTimeoutMs,
     forceCloseConnections: 'idle',
     logger: false,
   })
+  app.server.maxConnections = engineLimits.connectionCountMax
   app.setErrorHandler((error, request, reply) => {
     const failure = toHttpError(error)
     if (failure.code === 'internal_error') {
