@@ -12,8 +12,9 @@ namespace {
 
 /** For so long after something happened the thread only yields between polls. */
 constexpr std::chrono::microseconds kYieldTime{50};
-/** A poll that took this long moved data: more is likely to follow at once. */
-constexpr std::chrono::microseconds kBusyPoll{10};
+/** A poll that took longer than this moved data, and more is likely to follow at once. */
+constexpr std::chrono::microseconds kIdlePollTime{10};
+constexpr std::chrono::nanoseconds kIdlePollTimePerTransfer{500};
 constexpr std::chrono::seconds kDescriptorCheckTime{1};
 constexpr unsigned long kTimerSlackNs = 1'000;
 
@@ -74,8 +75,7 @@ bool AgentThread::run(Ticket ready) {
   for (;;) {
     takeCommands();
     postHeld();
-    pollTransfers();
-    takeNotifications();
+    poll();
     if (isFinished(&isClean)) return isClean;
     sleep();
   }
@@ -91,6 +91,14 @@ void AgentThread::takeCommands() {
   }
   batch_.clear();
   noteActivity();
+}
+
+void AgentThread::poll() {
+  const MonotonicTime before = MonotonicClock::now();
+  const auto idle = kIdlePollTime + kIdlePollTimePerTransfer * static_cast<int64_t>(active_.size());
+  pollTransfers();
+  takeNotifications();
+  if (MonotonicClock::now() - before > idle) noteActivity();
 }
 
 void AgentThread::sleep() {

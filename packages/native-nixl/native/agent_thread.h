@@ -25,6 +25,7 @@ class AgentThread {
  private:
   // agent_thread.cc: the loop
   void takeCommands();
+  void poll();
   void sleep();
   void breakDown(Result reason);
   bool isFinished(bool* isClean);
@@ -60,8 +61,10 @@ class AgentThread {
 
   const NixlApi& api() const noexcept { return *core_->config.api; }
   void noteActivity() noexcept { lastActivity_ = MonotonicClock::now(); }
+  /** Also a broken agent owes its open transfers their final status. */
   bool isPolling() const {
-    return isReady_ && (!active_.empty() || core_->isNotificationExpected.load() || isFlushing());
+    return !active_.empty() ||
+           (isReady_ && (core_->isNotificationExpected.load() || isFlushing()));
   }
   bool isFlushing() const { return MonotonicClock::now() < flushEnd_; }
   void startFlush() { flushEnd_ = MonotonicClock::now() + std::chrono::milliseconds(limits::kFlushMs); }

@@ -76,10 +76,8 @@ void AgentThread::execute(RegisterCommand& command) {
 void AgentThread::execute(DeregisterCommand& command) {
   Region& region = *command.region;
   Result result = Result::success();
-  if (isReady_) {
-    const int status = api().deregister_mem(agent_.get(), region.list.get(), nullptr);
-    if (status != kNixlSuccess) result = Result::nixlFailure("deregister_mem", status);
-  }
+  const int status = api().deregister_mem(agent_.get(), region.list.get(), nullptr);
+  if (status != kNixlSuccess) result = Result::nixlFailure("deregister_mem", status);
   region.list.reset();
   // On failure the library may still use the pages: then they stay pinned for ever.
   if (result.ok()) region.pin.reset();
@@ -234,13 +232,11 @@ void AgentThread::execute(CloseCommand& command) {
 }
 
 void AgentThread::takeNotifications() {
-  if (!isPolling() && !(isReady_ && !draining_.empty())) return;
-  const MonotonicTime before = MonotonicClock::now();
+  if (!isReady_ || (!isPolling() && draining_.empty())) return;
   const NixlHandle map = notifications_.get();
   api().notif_map_clear(map);
   const int status = api().get_notifs(agent_.get(), map, nullptr);
   core_->counters.polls += 1;
-  if (MonotonicClock::now() - before > std::chrono::microseconds(10)) noteActivity();
   if (status < 0) {
     pollFailures_ += 1;
     if (pollFailures_ >= limits::kPollFailuresMax) breakDown(Result::nixlFailure("get_notifs", status));

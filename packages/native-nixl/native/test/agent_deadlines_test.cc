@@ -1,0 +1,160 @@
+// The agent over the fake: fences, deadlines, waiting, and the bounds on what is open.
+#include <algorithm>
+
+#include "agent_fixture.h"
+
+using namespace fixture;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+bool isAll(const uint8_t* block, uint8_t value) {
+  return std::all_of(block, block + Pair::kBlockBytes, [&](uint8_t each) { return each == value; });
+}
+
+}  // namespace
+
+TEST("agent: overdue once, pinned until the final status, which comes once") {
+  const Fake& fake = freshFake();
+  Pair pair("overdue");
+  fake.set("never_complete", 1);
+  const uint64_t handle = Post(pair, Direction::kRead, {1}, {1}).deadline(20).mustTo(pair.a);
+  const TransferCompletion overdue = pair.a.awaitOverdue(handle);
+  CHECK(overdue.result.status == Status::kDeadline);
+  CHECK_EQ(overdue.result.value, 20u);
+  CHECK_EQ(pair.a->counters().transfersDraining, 1u);
+  CHECK_EQ(pair.a->counters().transfersOpen, 1u);
+  Ticket ticket = 0;
+  CHECK(pair.a->releaseBlockTable(pair.tableA).status == Status::kBusy);
+  CHECK(pair.a->releaseBlockTable(pair.remoteTable).status == Status::kBusy);
+  CHECK(pair.a->deregisterRegion(pair.regionA, &ticket).status == Status::kBusy);
+  CHECK(pair.memoryA->free().status == Status::kBusy);
+  // Other transfers go on meanwhile.
+  CHECK(pair.a.awaitFinal(Post(pair, Direction::kRead, {2}, {2}).mustTo(pair.a)).outcome ==
+        TransferOutcome::kDone);
+  CHECK_EQ(pair.a.completionCount(handle), 1u);
+  fake.set("complete_all", 1);
+  CHECK(pair.a.awaitFinal(handle).outcome == TransferOutcome::kDone);
+  CHECK(isAll(pair.blockA(0, 1), 129));
+  CHECK_EQ(pair.a.completionCount(handle), 2u);
+  CHECK_EQ(pair.a->counters().transfersDraining, 0u);
+  CHECK(pair.a->releaseBlockTable(pair.tableA).ok());
+  CHECK(pair.a->deregisterRegion(pair.regionA, &ticket).ok());
+  CHECK(pair.a.await(ticket).result.ok());
+  CHECK(pair.memoryA->free().ok());
+  CHECK_EQ(fake.count("copies_after_release"), 0);
+}
+
+TEST("agent: too many transfers past their deadline, and posts are refused") {
+  const Fake& fake = freshFake();
+  Pair pair("draining");
+  fake.set("never_complete", 1'000'000);
+  const Post post = Post(pair, Direction::kRead, {1}, {1}).deadline(150);
+  const std::vector<PostView> views(limits::kDrainingTransferCountMax, post.view());
+  std::vector<uint64_t> handles(views.size());
+  // Those that the thread reaches after their deadline are never posted: fill up until it is full.
+  REQUIRE(pair.a.waitFor([&] {
+    const uint64_t draining = pair.a->counters().transfersDraining;
+    if (draining == limits::kDrainingTransferCountMax) return true;
+    if (pair.a->counters().transfersOpen > draining) return false;
+    const size_t count = std::min<size_t>(256, limits::kDrainingTransferCountMax - draining);
+    REQUIRE(pair.a->postAll(views.data(), count, true, handles.data()).ok());
+    return false;
+  }));
+  uint64_t handle = 0;
+  const Result refused = post.to(pair.a, &handle);
+  CHECK(refused.status == Status::kLimit);
+  CHECK_EQ(std::string(refused.limit), "drainingTransferCountMax");
+  fake.set("never_complete", 0);
+  fake.set("complete_all", 1);
+  REQUIRE(pair.a.waitFor([&] { return pair.a->counters().transfersOpen == 0; }));
+  CHECK(pair.a.awaitFinal(Post(pair, Direction::kRead, {1}, {1}).mustTo(pair.a)).outcome ==
+        TransferOutcome::kDone);
+}
+
+TEST("agent: nothing moves before the fence, later posts aren't held") {
+  const Fake& fake = freshFake();
+  Pair pair("fence");
+  uint64_t fence = 0;
+  REQUIRE(pair.a->createFence(&fence).ok());
+  const uint64_t held = Post(pair, Direction::kRead, {1}, {1}).after(fence).mustTo(pair.a);
+  const uint64_t free = Post(pair, Direction::kRead, {2}, {2}).mustTo(pair.a);
+  CHECK(pair.a.awaitFinal(free).outcome == TransferOutcome::kDone);
+  CHECK_EQ(fake.count("posts"), 1);
+  CHECK(isAll(pair.blockA(0, 1), 1));
+  pair.blockB(0, 1)[0] = 99;
+  CHECK(pair.a->signalFence(fence).ok());
+  CHECK(pair.a.awaitFinal(held).outcome == TransferOutcome::kDone);
+  CHECK_EQ(pair.blockA(0, 1)[0], 99u);
+  CHECK(pair.a->signalFence(fence).ok());
+  CHECK(pair.a->signalFence(fence + 1).status == Status::kInvalidHandle);
+  CHECK(pair.a.awaitFinal(Post(pair, Direction::kRead, {3}, {3}).after(fence).mustTo(pair.a)).outcome ==
+        TransferOutcome::kDone);
+}
+
+TEST("agent: still behind its fence at the deadline: failed for good, never posted") {
+  const Fake& fake = freshFake();
+  Pair pair("expired");
+  uint64_t fence = 0;
+  REQUIRE(pair.a->createFence(&fence).ok());
+  const uint64_t handle =
+      Post(pair, Direction::kRead, {1}, {1}).after(fence).deadline(10).mustTo(pair.a);
+  const TransferCompletion failed = pair.a.awaitFinal(handle);
+  CHECK(failed.outcome == TransferOutcome::kFailed);
+  CHECK(failed.result.status == Status::kDeadline);
+  CHECK(failed.queuedUs >= 10'000);
+  CHECK_EQ(failed.wireUs, 0.0);
+  CHECK(pair.a->signalFence(fence).ok());
+  CHECK(pair.a.close().result.ok());
+  CHECK_EQ(fake.count("posts"), 0);
+  CHECK_EQ(pair.a.completionCount(handle), 1u);
+}
+
+TEST("agent: waiting until posted takes as long as the post, at most until the deadline") {
+  const Fake& fake = freshFake();
+  Pair pair("inline");
+  fake.set("block_post_us", 20'000);
+  auto before = Clock::now();
+  const uint64_t handle = Post(pair, Direction::kRead, {1}, {1}).mustTo(pair.a, true);
+  CHECK(Clock::now() - before >= std::chrono::milliseconds(20));
+  CHECK_EQ(fake.count("posts"), 1);
+  CHECK(pair.a.awaitFinal(handle).outcome == TransferOutcome::kDone);
+  // The first occupies the thread for longer than the second may take.
+  fake.set("block_post_us", 300'000);
+  const uint64_t first = Post(pair, Direction::kRead, {1}, {1}).mustTo(pair.a);
+  before = Clock::now();
+  const uint64_t second = Post(pair, Direction::kRead, {2}, {2}).deadline(30).mustTo(pair.a, true);
+  CHECK(Clock::now() - before < std::chrono::milliseconds(290));
+  CHECK(pair.a.awaitFinal(first).outcome == TransferOutcome::kDone);
+  const TransferCompletion late = pair.a.awaitFinal(second);
+  CHECK(late.outcome == TransferOutcome::kFailed);
+  CHECK(late.result.status == Status::kDeadline);
+  CHECK_EQ(fake.count("posts"), 2);
+  // A fence that only the waiting thread could signal is not waited for.
+  fake.set("block_post_us", 0);
+  uint64_t fence = 0;
+  REQUIRE(pair.a->createFence(&fence).ok());
+  const uint64_t held = Post(pair, Direction::kRead, {3}, {3}).after(fence).mustTo(pair.a, true);
+  REQUIRE(pair.a->signalFence(fence).ok());
+  CHECK(pair.a.awaitFinal(held).outcome == TransferOutcome::kDone);
+}
+
+TEST("agent: transfers in flight are bounded until their completions are drained") {
+  freshFake();
+  Pair pair("bound");
+  uint64_t fence = 0;
+  REQUIRE(pair.a->createFence(&fence).ok());
+  const Post post = Post(pair, Direction::kRead, {1}, {1}).after(fence);
+  const std::vector<PostView> views(limits::kTransfersInFlightMax + 1, post.view());
+  std::vector<uint64_t> handles(views.size());
+  const Result refused = pair.a->postAll(views.data(), views.size(), false, handles.data());
+  CHECK(refused.status == Status::kLimit);
+  CHECK_EQ(std::string(refused.limit), "transfersInFlightMax");
+  CHECK_EQ(pair.a->counters().transfersOpen, 0u);
+  REQUIRE(pair.a->postAll(views.data(), views.size() - 1, false, handles.data()).ok());
+  CHECK(pair.a->postAll(views.data(), 1, false, handles.data()).status == Status::kLimit);
+  REQUIRE(pair.a->signalFence(fence).ok());
+  REQUIRE(pair.a.waitFor([&] { return pair.a.events.transfers.size() == views.size() - 1; }));
+  REQUIRE(pair.a->postAll(views.data(), 1, false, handles.data()).ok());
+  CHECK(pair.a.awaitFinal(handles[0]).outcome == TransferOutcome::kDone);
+}

@@ -1,0 +1,133 @@
+// The agent over the fake: notifications, polling, and how often the sink is told.
+#include <cstdlib>
+#include <thread>
+
+#include "agent_fixture.h"
+
+using namespace fixture;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+/** An agent of the library itself, driven by hand on this thread: for what ours refuses to do. */
+class RawAgent {
+ public:
+  explicit RawAgent(const std::string& name) : api_(fakeApi()) {
+    NixlAgentConfig config;
+    REQUIRE(api_->create_configured_agent(name.c_str(), &config, &agent_) == 0);
+    NixlHandle params = nullptr;
+    api_->create_params(&params);
+    REQUIRE(api_->create_backend(agent_, "UCX", params, &backend_) == 0);
+    api_->destroy_params(params);
+  }
+  ~RawAgent() {
+    api_->destroy_backend(backend_);
+    api_->destroy_agent(agent_);
+  }
+  RawAgent(const RawAgent&) = delete;
+  RawAgent& operator=(const RawAgent&) = delete;
+
+  void load(const std::vector<uint8_t>& metadata) {
+    char* name = nullptr;
+    REQUIRE(api_->load_remote_md(agent_, metadata.data(), metadata.size(), &name) == 0);
+    std::free(name);
+  }
+  void notify(const std::string& to, const std::string& message) {
+    REQUIRE(api_->gen_notif(agent_, to.c_str(), message.data(), message.size(), nullptr) == 0);
+  }
+
+ private:
+  std::shared_ptr<const NixlApi> api_;
+  NixlHandle agent_ = nullptr;
+  NixlHandle backend_ = nullptr;
+};
+
+}  // namespace
+
+TEST("agent: idle costs no poll; expecting polls until it is turned off") {
+  freshFake();
+  Pair pair("idle");
+  pair.a.awaitFinal(Post(pair, Direction::kRead, {1}, {1}).mustTo(pair.a));
+  // A new peer is polled for a while (limits::kFlushMs), until the wire-up is through.
+  const auto isQuiet = [&] {
+    const uint64_t before = pair.a->counters().polls;
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    return pair.a->counters().polls == before;
+  };
+  REQUIRE(pair.a.waitFor(isQuiet));
+  const uint64_t before = pair.a->counters().polls;
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK_EQ(pair.a->counters().polls, before);
+  pair.a->expectNotifications(true);
+  REQUIRE(pair.a.waitFor([&] { return pair.a->counters().polls > before + 20; }));
+  CHECK(!isQuiet());
+  pair.a->expectNotifications(false);
+  CHECK(pair.a.waitFor(isQuiet));
+}
+
+TEST("agent: messages arrive once expected; those over the limit are dropped and counted") {
+  freshFake();
+  TestAgent agent("inbox");
+  RawAgent raw("raw");
+  raw.load(agent.metadata());
+  raw.notify("inbox", std::string(limits::kNotificationSizeBytesMax + 1, 'x'));
+  raw.notify("inbox", std::string(limits::kNotificationSizeBytesMax, 'y'));
+  raw.notify("inbox", "");
+  agent->expectNotifications(true);
+  const NotificationMessage first = agent.awaitNotification();
+  CHECK_EQ(first.from, "raw");
+  CHECK_EQ(first.message.size(), limits::kNotificationSizeBytesMax);
+  CHECK_EQ(agent.awaitNotification().message.size(), 0u);
+  CHECK_EQ(agent->counters().notificationsReceived, 3u);
+  CHECK_EQ(agent->counters().notificationsDropped, 1u);
+}
+
+TEST("agent: of too many messages the oldest are dropped and counted") {
+  freshFake();
+  TestAgent agent("backlog");
+  RawAgent raw("flood");
+  raw.load(agent.metadata());
+  const uint64_t total = limits::kNotificationBacklogMax + 5;
+  for (uint64_t i = 0; i < total; i++) raw.notify("backlog", std::to_string(i));
+  agent->expectNotifications(true);
+  const auto end = Clock::now() + std::chrono::seconds(60);
+  while (agent->counters().notificationsReceived < total && Clock::now() < end) std::this_thread::yield();
+  agent.drain();
+  REQUIRE(agent.events.notifications.size() == limits::kNotificationBacklogMax);
+  const auto& first = agent.events.notifications.front().message;
+  CHECK_EQ(std::string(first.begin(), first.end()), "5");
+  CHECK_EQ(agent->counters().notificationsDropped, 5u);
+}
+
+TEST("agent: a message without a transfer arrives; a wrong one is refused") {
+  const Fake& fake = freshFake();
+  Pair pair("notify");
+  pair.b->expectNotifications(true);
+  const std::vector<uint8_t> message{0, 1, 255};
+  Ticket ticket = 0;
+  REQUIRE(pair.a->notify(pair.peer, message.data(), message.size(), &ticket).ok());
+  CHECK(pair.a.await(ticket).result.ok());
+  CHECK(pair.b.awaitNotification().message == message);
+  const std::vector<uint8_t> big(limits::kNotificationSizeBytesMax + 1);
+  CHECK(pair.a->notify(pair.peer, big.data(), big.size(), &ticket).status == Status::kOutOfRange);
+  uint64_t handle = 0;
+  CHECK(Post(pair, Direction::kWrite, {1}, {1}).notification(std::string(513, 'x')).to(pair.a, &handle)
+            .status == Status::kOutOfRange);
+  fake.set("fail_notify", 1);
+  REQUIRE(pair.a->notify(pair.peer, message.data(), message.size(), &ticket).ok());
+  CHECK(pair.a.await(ticket).result.status == Status::kNixl);
+}
+
+TEST("agent: the sink is told once per batch") {
+  freshFake();
+  TestAgent agent("batch");
+  const uint64_t before = agent.sink.total();
+  Ticket ticket = 0;
+  for (int i = 0; i < 50; i++) REQUIRE(agent->localMetadata(&ticket).ok());
+  // Undrained, however many are done: one notification.
+  const auto end = Clock::now() + std::chrono::seconds(20);
+  while (agent.sink.total() == before && Clock::now() < end) std::this_thread::yield();
+  CHECK_EQ(agent.sink.total(), before + 1);
+  agent.await(ticket);
+  CHECK(agent.sink.total() <= before + agent.events.commands.size());
+}
