@@ -7,8 +7,9 @@ import { z } from 'zod'
 
 const id = z.string().min(1).max(256)
 const peerSchema = z.looseObject({
-  connector: id,
-  transferMode: id,
+  /** null: the engine runs without a connector. */
+  connector: id.nullable(),
+  transferMode: id.nullable(),
   engineId: id,
   incarnation: id,
   role: z.enum(['producer', 'consumer', 'both']),
@@ -21,8 +22,8 @@ const peerSchema = z.looseObject({
 
 /** Fields are null where a declared engine (without the endpoint) leaves them unknown. */
 export interface EnginePeer {
-  readonly connector: string
-  readonly transferMode: string
+  readonly connector: string | null
+  readonly transferMode: string | null
   readonly engineId: string
   readonly incarnation: string | null
   readonly role: 'producer' | 'consumer' | 'both'

@@ -73,16 +73,21 @@ export class Fleet {
   }
 
   #matchingDecodes(prefill: EnginePeer | null): Engine[] {
-    if (prefill === null || !this.#supports(prefill.transferMode)) return []
+    if (prefill === null || !this.#isServed(prefill)) return []
     return this.decodes.filter(({ peer }) => peer !== null && findMismatch(prefill, peer) === null)
   }
 
+  #isServed({ transferMode }: EnginePeer): boolean {
+    return transferMode !== null && this.#supports(transferMode)
+  }
+
   #unsupported(): string[] {
-    return this.prefills.flatMap(({ url, peer }) =>
-      peer === null || this.#supports(peer.transferMode)
-        ? []
-        : [`prefill ${url}: no dispatch for transferMode "${peer.transferMode}" in this router`],
-    )
+    return this.prefills.flatMap(({ url, peer }) => {
+      if (peer === null || this.#isServed(peer)) return []
+      return peer.transferMode === null
+        ? [`prefill ${url} runs without a connector`]
+        : [`prefill ${url}: no dispatch for transferMode "${peer.transferMode}" in this router`]
+    })
   }
 
   #mismatches(): string[] {

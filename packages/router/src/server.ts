@@ -61,7 +61,8 @@ export function createServer(options: ServerOptions): FastifyInstance {
       return
     }
     const status = error.statusCode ?? 500
-    const isCompletion = (completionPaths as readonly string[]).includes(request.url)
+    const route = request.routeOptions.url ?? ''
+    const isCompletion = (completionPaths as readonly string[]).includes(route)
     if (isCompletion) {
       metrics.requestEnd(status < 500 ? 'client-error' : 'internal', reply.elapsedTime)
     }

@@ -57,6 +57,13 @@ describe('readiness', () => {
     const decodes = [await engine('consumer', decodeAnswer, push)]
     const concurrent = await setup({ prefills, decodes })
     expect((await ready(concurrent.router.url)).problems.join()).toContain('"push"')
+    const none = { connector: null, transferMode: null }
+    const alone = await setup({
+      prefills: [await engine('producer', prefillAnswer, none)],
+      decodes: [await engine('consumer', decodeAnswer, none)],
+    })
+    expect(await ready(alone.router.url)).toMatchObject({ status: 503, ready: false })
+    expect((await ready(alone.router.url)).problems.join()).toContain('without a connector')
   })
 
   it('serves the pair that matches and names the one that does not', async () => {
