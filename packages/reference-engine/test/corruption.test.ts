@@ -27,22 +27,31 @@ async function cleanText(maxTokens: number): Promise<string> {
 }
 
 describe('a flipped byte', () => {
-  it('of the prompt, while the request decodes, changes the text and is counted', async () => {
-    const errors: string[] = []
-    const logger: Logger = { ...silentLogger, error: (message) => errors.push(message) }
-    engine = await startTestCore({ logger })
-    const answer = engine.run(prompt, 12, 'victim')
-    await engine.untilToken('victim')
-    flip(engine, 'victim', 17)
-    const { text, end } = await answer
-    expect(end.finishReason).toBe('length')
-    expect(text).not.toBe(await cleanText(12))
-    expect(text).toHaveLength(12)
-    expect(end.timings.verification.mismatchedBlocks).toBe(1)
-    const stats = await engine.core.stats()
-    expect(stats.verification.mismatchedBlocks).toBe(1)
-    expect(errors).toEqual(['KV bytes differ from what the tokens demand'])
-  })
+  // Position 17 is in the turn of the second token, position 3 only in that of the 65th, if ever.
+  const moments: [string, number, number][] = [
+    ['by the token whose turn its block is', 17, 1],
+    ['by the last token at the latest', 3, 11],
+  ]
+  for (const [moment, position, firstWrongToken] of moments) {
+    it(`of the prompt, while the request decodes, is found ${moment}`, async () => {
+      const errors: string[] = []
+      const logger: Logger = { ...silentLogger, error: (message) => errors.push(message) }
+      engine = await startTestCore({ logger })
+      const answer = engine.run(prompt, 12, 'victim')
+      await engine.untilToken('victim')
+      flip(engine, 'victim', position)
+      const { text, end } = await answer
+      const clean = await cleanText(12)
+      expect(end.finishReason).toBe('length')
+      expect(text).toHaveLength(12)
+      expect(text.slice(0, firstWrongToken)).toBe(clean.slice(0, firstWrongToken))
+      expect(text[firstWrongToken]).not.toBe(clean[firstWrongToken])
+      expect(end.timings.verification.mismatchedBlocks).toBe(1)
+      const stats = await engine.core.stats()
+      expect(stats.verification.mismatchedBlocks).toBe(1)
+      expect(errors).toEqual(['KV bytes differ from what the tokens demand'])
+    })
+  }
 
   it('in the prefix cache is found by the next request that hits it, and served no further', async () => {
     engine = await startTestCore()
@@ -76,7 +85,8 @@ describe('a flipped byte', () => {
           connector.receive(load.requestId)
         })
       }
-      const { end } = await engine.run(prompt, 1)
+      const { text, end } = await engine.run(prompt, 1)
+      expect(text).not.toBe(await cleanText(1))
       expect(end.timings.verification).toEqual({
         blocksLoaded: 10,
         blocksVerified: 10,

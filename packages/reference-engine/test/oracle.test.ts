@@ -78,6 +78,15 @@ describe('the text of a request', () => {
     engine.core.parts.pool.checkInvariants([])
   })
 
+  it('is the same after preemption in the middle of a prefill', async () => {
+    const engine = await start({ numBlocks: 14, maxNumBatchedTokens: 3, prefixCaching: 'off' })
+    const roomy = await start()
+    const long = 'forty tokens of prompt, exactly as many.'
+    const [, victim] = await Promise.all([engine.run('grow', 40), engine.run(long, 5)])
+    expect(victim.end.timings.preemptions).toBeGreaterThan(0)
+    expect(victim.text).toBe((await roomy.run(long, 5)).text)
+  })
+
   it('is the same at the longest sequence that fits the pool', async () => {
     const engine = await start({ numBlocks: 8, blockSize: 4 })
     const { text, end } = await engine.run('y'.repeat(31), 1)

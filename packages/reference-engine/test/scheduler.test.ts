@@ -100,6 +100,15 @@ describe('admission', () => {
     expect(engine.step().isRetryNeeded).toBe(false)
     expect(engine.stateOf('a')).toBe('waiting-for-remote-kv')
   })
+
+  it('asks such a request first again', () => {
+    const engine = new Scheduling({ maxNumSeqs: 1 })
+    engine.offers.set('a', null)
+    for (const id of ['a', 'b', 'c']) engine.add(id, 4)
+    expect(engine.stepText()).toBe('b:0-4')
+    engine.offers.set('a', 0)
+    expect(engine.stepText()).toBe('a:0-4')
+  })
 })
 
 describe('preemption', () => {

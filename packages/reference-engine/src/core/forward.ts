@@ -95,7 +95,8 @@ export class Forward {
       let sum = plan.isPromptSum ? request.digestSum : emptyDigestSum
       if (loaded !== null) {
         const first = loadedReading.slot
-        sum = addDigests(sum, loadedDigests, first, first + plan.keptEnd - loaded.start)
+        const end = plan.isPromptSum ? first + loaded.end - loaded.start : first
+        sum = addDigests(sum, loadedDigests, first, end)
         this.#check(loaded, loadedReading, wrongBlocks)
         this.#countVerified(request)
       }

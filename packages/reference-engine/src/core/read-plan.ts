@@ -16,8 +16,6 @@ export interface ReadPlan {
   readonly chunk: ScheduledChunk
   /** Loaded tokens to check before this step writes: the recomputed last one too. */
   readonly loaded: SlotRange | null
-  /** Of `loaded`, the tokens that count for the first token as they were read: `[loaded.start, keptEnd)`. */
-  readonly keptEnd: number
   /** Read after this step's writes. */
   readonly written: readonly SlotRange[]
   readonly isSampled: boolean
@@ -31,22 +29,17 @@ export function planReads(chunk: ScheduledChunk): ReadPlan {
   const load = request.unverifiedLoad
   const loaded = load === null ? null : { request, start: load.start, end: load.end }
   const isPromptSum = request.digestedCount < request.promptTokenCount && !hasFirstToken(chunk)
-  if (!isPromptSum) {
-    const written = isSampled ? laterReads(chunk) : []
-    return { chunk, loaded, keptEnd: loaded?.start ?? 0, written, isSampled, isPromptSum }
-  }
+  const plan = { chunk, loaded, isSampled, isPromptSum }
+  if (!isPromptSum) return { ...plan, written: isSampled ? laterReads(chunk) : [] }
   const readEnd = Math.min(end, request.promptTokenCount)
-  if (loaded === null) {
-    const written = [{ request, start: request.digestedCount, end: readEnd }]
-    return { chunk, loaded, keptEnd: 0, written, isSampled, isPromptSum }
-  }
-  // What this step overwrites counts as it is afterwards.
-  const keptEnd = Math.min(loaded.end, chunk.start)
-  const written = [
-    { request, start: request.digestedCount, end: loaded.start },
-    { request, start: Math.max(keptEnd, loaded.start), end: readEnd },
-  ].filter((range) => range.end > range.start)
-  return { chunk, loaded, keptEnd, written, isSampled, isPromptSum }
+  const unread = { request, start: request.digestedCount, end: readEnd }
+  if (loaded === null) return { ...plan, written: [unread] }
+  // What was loaded counts as it came, also the last token, which this step writes once more.
+  const around = [
+    { ...unread, end: loaded.start },
+    { ...unread, start: loaded.end },
+  ]
+  return { ...plan, written: around.filter((range) => range.end > range.start) }
 }
 
 /** Preempted after its first token: the prompt's sum was used and is not needed again. */
