@@ -28,20 +28,37 @@ test('with one-sided copies a target need not look, except for its notifications
   expect(remote.messages).toEqual(['local: hello'])
 })
 
-test('a stopped target makes transfers overdue; a stopped initiator hears later', async () => {
+test('a stopped target makes transfers overdue, and they end once it goes on', async () => {
   const { clock, fabric, post, local } = await createWorld()
   fabric.faults.stop('remote')
   const transfer = post('read')
   await clock.advance(1_500)
   expect(local.completions).toMatchObject([{ transfer, status: 'overdue' }])
   fabric.faults.resume('remote')
-  await clock.advance(4)
-  fabric.faults.stop('local')
-  await clock.advance(100)
-  expect(local.completions).toHaveLength(1)
-  fabric.faults.resume('local')
   await clock.advance(100)
   expect(local.completions.map(({ status }) => status)).toEqual(['overdue', 'done'])
+})
+
+test('a stopped initiator moves nothing and hears nothing until it goes on', async () => {
+  const { clock, fabric, post, local } = await createWorld()
+  const read = () => countOf(local.memory.bytes!, 2)
+  post('read')
+  await clock.advance(4)
+  fabric.faults.stop('local')
+  const before = read()
+  expect(before).toBeGreaterThan(0)
+  await clock.advance(100)
+  expect(read()).toBe(before)
+  fabric.faults.resume('local')
+  await clock.runUntil(() => read() === sizeBytes, 100)
+  // All is there, but its thread has not looked yet.
+  fabric.faults.stop('local')
+  expect(local.completions).toEqual([])
+  await clock.advance(100)
+  expect(local.completions).toEqual([])
+  fabric.faults.resume('local')
+  await clock.advance(1)
+  expect(local.completions.map(({ status }) => status)).toEqual(['done'])
 })
 
 test('failNextPosts fails that many, each after a part of its bytes', async () => {

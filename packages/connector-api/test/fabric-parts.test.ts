@@ -81,6 +81,27 @@ test('a plan maps every byte as the streams do, in as few descriptors as neighbo
   )
 })
 
+test('neighbours in two regions are not merged: they may be registered apart', () => {
+  const all = Uint32Array.from({ length: 64 }, (_, index) => index)
+  const blocks = { table: tableHandle, blockIds: all }
+  const whole = {
+    table: tableHandle,
+    regions: Uint32Array.of(0),
+    offsets: Float64Array.of(0),
+    lengths: Float64Array.of(1_024),
+  }
+  // Region 1 begins where region 0 ends.
+  const touching: BlockTable = {
+    ...tableOf(8, 1, 0),
+    regions: [0, 512].map((address) => ({ ...tableOf(8, 1, address).regions[0]! })),
+  }
+  const single = tableOf(16, 1, 50_000_000)
+  const split = piecesOf(touching, blocks, 'local')
+  const one = piecesOf(single, whole, 'remote')
+  expect(planTransfer(split, one).descriptorsAfterMerge).toBe(2)
+  expect(planTransfer(one, split).descriptorsAfterMerge).toBe(2)
+})
+
 const natArbitrary = fc.integer({ min: 0, max: 2 ** 40 })
 
 test('metadata and tables survive the wire', () => {

@@ -166,9 +166,12 @@ export class AgentProcess {
     })
   }
 
+  /** Without a listener they wait for one; whoever drains doesn't. */
   #deliverCompletions(): void {
-    if (this.#listener === null || this.#completions.length === 0) return
-    if (this.life === 'running') this.#listener.onCompletions(this.#completions.splice(0))
+    const isHeard = this.#listener !== null && this.life === 'running'
+    if (isHeard && this.#completions.length > 0) {
+      this.#listener!.onCompletions(this.#completions.splice(0))
+    }
     this.wakeIdleWaiters()
   }
 

@@ -10,6 +10,7 @@ import type { Instant } from '../../clock.ts'
 export const pipeMessageCountMax = 16_384
 
 interface Parcel {
+  /** Not before; what was sent earlier goes first in any case. */
   readonly dueAt: Instant
   readonly deliver: () => void
 }
@@ -19,22 +20,19 @@ export class Pipe {
   readonly #delayMs: () => number
   readonly #isBlocked: () => boolean
   #parcels: Parcel[] = []
-  #lastDueAt: Instant
   #timer: Timer | null = null
 
   constructor(options: { clock: Clock; delayMs: () => number; isBlocked: () => boolean }) {
     this.#clock = options.clock
     this.#delayMs = options.delayMs
     this.#isBlocked = options.isBlocked
-    this.#lastDueAt = options.clock.now()
   }
 
   /** False when too much waits already. */
   push(deliver: () => void): boolean {
     if (this.#parcels.length >= pipeMessageCountMax) return false
     const dueAt = instantPlus(this.#clock.now(), this.#delayMs())
-    this.#lastDueAt = dueAt > this.#lastDueAt ? dueAt : this.#lastDueAt
-    this.#parcels.push({ dueAt: this.#lastDueAt, deliver })
+    this.#parcels.push({ dueAt, deliver })
     this.resume()
     return true
   }

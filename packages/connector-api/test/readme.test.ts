@@ -1,0 +1,30 @@
+import { readFileSync } from 'node:fs'
+import { expect, test, vi } from 'vitest'
+import { agentClauses, agentGroups } from '@kvferry/connector-api/conformance'
+import { limits } from '@kvferry/connector-api'
+
+const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8')
+
+test('the example in the README is the one that runs here', async () => {
+  const example = readFileSync(new URL('./examples/first-transfer.ts', import.meta.url), 'utf8')
+  expect(readme).toContain(example.trim())
+  const log = vi.spyOn(console, 'log').mockImplementation(() => {})
+  await import('./examples/first-transfer.ts')
+  expect(log.mock.calls).toEqual([['byte 0 of block 9 is', 7]])
+  log.mockRestore()
+})
+
+test('the README counts what there is', () => {
+  for (const [group, title] of Object.entries(agentGroups)) {
+    const count = agentClauses.filter(({ id }) => id.startsWith(`${group}.`)).length
+    expect(readme).toContain(`| ${group} | ${title} | ${count} |`)
+  }
+})
+
+test('limits that the README names exist with these values', () => {
+  const rows = [...readme.matchAll(/^\| `(\w+)` \| ([\d,.]+)/gm)]
+  expect(rows.length).toBeGreaterThan(5)
+  for (const [, name, value] of rows) {
+    expect(limits[name as keyof typeof limits], name).toBe(Number(value!.replaceAll(',', '')))
+  }
+})
