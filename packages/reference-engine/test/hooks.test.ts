@@ -125,6 +125,26 @@ describe('hooks', () => {
   })
 })
 
+describe('work that takes longer than the device it stands for', () => {
+  it('is counted as overrun', async () => {
+    const connector = new ScriptedConnector()
+    connector.offer = () => 0
+    const core = await start(connector, { timeScale: 1 })
+    const clock = createSystemClock()
+    const { kernels } = core.fabric
+    const fill = kernels.fill.bind(kernels)
+    kernels.fill = async (...given) => {
+      await new Promise<void>((resolve) => clock.after(40, resolve))
+      return fill(...given)
+    }
+    await core.run('a prompt', 1)
+    const { modelledMs, overrunMs, workMs } = await core.core.stats()
+    expect(modelledMs).toBeCloseTo(8.05)
+    expect(workMs).toBeGreaterThan(40)
+    expect(overrunMs).toBeCloseTo(workMs - modelledMs)
+  })
+})
+
 describe('an idle engine', () => {
   it('steps when the connector asks for it, and not otherwise', async () => {
     const connector = new ScriptedConnector()

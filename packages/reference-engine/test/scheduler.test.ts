@@ -129,6 +129,19 @@ describe('preemption', () => {
     expect(engine.ended.map(({ requestId }) => requestId)).toEqual(['a', 'b'])
   })
 
+  it('lets nobody else in within the same step', () => {
+    const engine = new Scheduling({ blockCount: 6, isPrefixCachingOn: false })
+    engine.add('a', 7, 6)
+    engine.add('b', 7, 6)
+    engine.offers.set('load', 8)
+    engine.add('load', 8)
+    engine.step()
+    engine.step()
+    engine.receive('load')
+    expect(engine.stepText()).toBe('a:8-9')
+    expect(engine.stepText()).toBe('a:9-10 load:7-8')
+  })
+
   it('does not touch a request that waits for its load', () => {
     const engine = new Scheduling({ blockCount: 4, isPrefixCachingOn: false })
     engine.offers.set('load', 8)
