@@ -189,7 +189,9 @@ Napi::Value AgentWrap::exportBlockTable(const Napi::CallbackInfo& info) {
   const Result result = agent_->exportBlockTable(table, &exported);
   if (!result.ok()) return throwResult(info.Env(), result);
   Napi::Uint8Array bytes = Napi::Uint8Array::New(info.Env(), exported.size());
-  if (!exported.empty()) std::memcpy(bytes.Data(), exported.data(), exported.size());
+  if (!bytes.IsEmpty() && !exported.empty()) {
+    std::memcpy(bytes.Data(), exported.data(), exported.size());
+  }
   return bytes;
 }
 

@@ -22,7 +22,7 @@ void AgentWrap::drain(Napi::Env env) {
     onEvents_.Reset();
     Unref();
   }
-  // A listener that throws leaves the exception pending; Node reports it as uncaught.
+  // A listener that throws leaves the exception pending; the channel reports it as uncaught.
   onEvents.Call(arguments);
 }
 

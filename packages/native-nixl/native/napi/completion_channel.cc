@@ -49,6 +49,13 @@ void CompletionChannel::callJs(napi_env env, napi_value, void* context, void*) {
   // A null environment: it is being torn down, JS can't run any more.
   if (env == nullptr || channel == nullptr) return;
   channel->drain_(Napi::Env(env));
+  // A listener threw. Node itself would only print a warning.
+  bool isPending = false;
+  napi_value exception = nullptr;
+  if (napi_is_exception_pending(env, &isPending) == napi_ok && isPending &&
+      napi_get_and_clear_last_exception(env, &exception) == napi_ok) {
+    napi_fatal_exception(env, exception);
+  }
 }
 
 }  // namespace kvferry

@@ -13,12 +13,13 @@ constexpr size_t kTransferFields = 8;
 
 Napi::Uint8Array bytesValue(Napi::Env env, const std::vector<uint8_t>& bytes) {
   Napi::Uint8Array array = Napi::Uint8Array::New(env, bytes.size());
-  if (!bytes.empty()) std::memcpy(array.Data(), bytes.data(), bytes.size());
+  if (!array.IsEmpty() && !bytes.empty()) std::memcpy(array.Data(), bytes.data(), bytes.size());
   return array;
 }
 
 Napi::Value transfersValue(Napi::Env env, const std::vector<TransferCompletion>& transfers) {
   Napi::Float64Array values = Napi::Float64Array::New(env, transfers.size() * kTransferFields);
+  if (values.IsEmpty()) return values;
   double* at = values.Data();
   for (const TransferCompletion& transfer : transfers) {
     *at++ = static_cast<double>(transfer.handle);

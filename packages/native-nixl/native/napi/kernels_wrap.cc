@@ -103,7 +103,7 @@ void KernelsWrap::drain(Napi::Env env) {
     const size_t count = completion.digests.size();
     Napi::BigUint64Array digests =
         Napi::TypedArrayOf<uint64_t>::New(env, count, napi_biguint64_array);
-    if (count > 0) std::memcpy(digests.Data(), completion.digests.data(), count * sizeof(uint64_t));
+    if (count > 0 && !digests.IsEmpty()) std::memcpy(digests.Data(), completion.digests.data(), count * sizeof(uint64_t));
     found->second.Resolve(digests);
     pending_.erase(found);
     channel_->removePending(1);

@@ -12,5 +12,8 @@ static_assert(NAPI_VERSION == 8);
 #define NODE_ADDON_API_DISABLE_CPP_EXCEPTIONS
 #endif
 #define NODE_ADDON_API_DISABLE_DEPRECATED
+// A worker can be terminated at any moment, also inside a call of ours: from then on every call that may
+// run JS fails. That is no error to die from. What such calls return is empty and must be checked.
+#define NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS
 
 #include <napi.h>

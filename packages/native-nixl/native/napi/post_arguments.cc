@@ -49,6 +49,11 @@ bool readPost(const Napi::Array& list, uint32_t at, PostView* post) {
       !readInteger(list.Get(at + 4), "deadlineMs", &post->deadlineMs)) {
     return false;
   }
+  // The library takes any number for an operation.
+  if (direction > 1) {
+    Napi::RangeError::New(list.Env(), "direction must be 0 or 1").ThrowAsJavaScriptException();
+    return false;
+  }
   post->direction = direction == 0 ? Direction::kRead : Direction::kWrite;
   const Napi::Value fence = list.Get(at + 2);
   post->hasFence = !fence.IsNull();
