@@ -8,8 +8,6 @@ import {
   limits,
   type AnyConnectorError,
   type BlockTableHandle,
-  type FailedLoad,
-  type LoadSample,
   type RequestId,
   type TransferCompletion,
   type TransferHandle,
@@ -19,7 +17,7 @@ import type { PeerLink } from './connection-state.ts'
 import type { PeerFacts } from './facts.ts'
 import { asConnectorError, closed, limitExceeded } from './failures.ts'
 import { LeaseClient } from './lease-client.ts'
-import { blockCountOf, orderError, outOfRange, sampleOf, type LoadRecord } from './load-record.ts'
+import { orderError, outOfRange, sampleOf, type LoadRecord } from './load-record.ts'
 import { LoadResults } from './load-results.ts'
 import { stepLoad, type LoadEffect, type LoadEvent, type LoadOutcome } from './load-state.ts'
 import type { LoadOrder, RemoteRequest } from './metadata.ts'
@@ -27,7 +25,7 @@ import type { PullOptions } from './options.ts'
 import { PeerConnections, peerKey, type PeerKey } from './peer-connections.ts'
 import type { PullCounters } from './pull-counters.ts'
 import { quarantineError, quarantinedBlockCount } from './quarantine.ts'
-import { recordRead } from './read-metrics.ts'
+import { recordOverdue, recordRead } from './read-metrics.ts'
 import { postAll, readPost } from './read-post.ts'
 
 export interface ConsumerOptions {
@@ -41,13 +39,14 @@ export interface ConsumerOptions {
 }
 
 export class ConsumerWorker {
+  /** What ended loads leave for the engine to fetch. */
+  readonly results: LoadResults
   readonly #components: WorkerComponents
   readonly #counters: PullCounters
   readonly #options: PullOptions
   readonly #table: BlockTableHandle
   readonly #blockCount: number
   readonly #leases: LeaseClient
-  readonly #results: LoadResults
   readonly #peers: PeerConnections
   readonly #loads = new Map<RequestId, LoadRecord>()
   /** Index into `#loads` by the transfer that a load waits for. */
@@ -64,7 +63,7 @@ export class ConsumerWorker {
     this.#table = init.table
     this.#blockCount = init.blockCount
     this.#leases = new LeaseClient(init.components, init.counters)
-    this.#results = new LoadResults(init.components, init.counters)
+    this.results = new LoadResults(init.components, init.counters)
     this.#peers = new PeerConnections({
       components: init.components,
       counters: init.counters,
@@ -89,7 +88,7 @@ export class ConsumerWorker {
   load(order: LoadOrder): void {
     const error = this.#refusal(order)
     if (error !== null) {
-      this.#results.add(reported(order), { kind: 'failed', error })
+      this.results.add(reported(order), { kind: 'failed', error })
       return
     }
     const record: LoadRecord = {
@@ -118,8 +117,9 @@ export class ConsumerWorker {
 
   /** Posts every READ that became ready since the last call, in one call to the agent. */
   flush(): void {
-    const records = this.#toPost.filter((record) => this.#checkRemoteBlocks(record))
+    const waiting = this.#toPost.filter(({ state }) => state.kind === 'posting')
     this.#toPost = []
+    const records = waiting.filter((record) => this.#checkRemoteBlocks(record))
     if (records.length === 0) return
     const { posting, transferDeadlineMs } = this.#options
     const posts = records.map((record) => readPost(record, this.#table, transferDeadlineMs))
@@ -149,19 +149,9 @@ export class ConsumerWorker {
   onBroken(error: AnyConnectorError): void {
     this.#stopError = error
     for (const record of [...this.#loads.values()]) {
-      const { kind } = record.state
-      if (kind === 'connecting') this.#dispatch(record, { kind: 'peer-fail', error })
-      if (kind === 'reading' || kind === 'draining') this.#overdue(record)
+      if (record.state.kind === 'connecting') this.#dispatch(record, { kind: 'peer-fail', error })
+      this.#overdue(record)
     }
-  }
-
-  /** Each id once. */
-  takeResults(): { readonly received: RequestId[]; readonly failed: FailedLoad[] } {
-    return this.#results.take()
-  }
-
-  takeSamples(): LoadSample[] {
-    return this.#results.takeSamples()
   }
 
   /** Waits for open READs up to `deadlineMs`, then lets the peers go whatever is open. */
@@ -248,18 +238,13 @@ export class ConsumerWorker {
   }
 
   #overdue(record: LoadRecord): void {
-    const { logger, metrics } = this.#components
+    // A broken agent has put every open READ here already.
+    const { kind } = record.state
+    if (kind !== 'reading' && kind !== 'draining') return
     this.#counters.add('loadsOverdue')
     this.#dispatch(record, { kind: 'transfer-overdue' })
-    metrics.add('kv_transfers_overdue_total', 1, { direction: 'read' })
-    metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount)
-    const { requestId, remote } = record.order
-    const blocks = blockCountOf(record.order)
-    logger.warn('READ overdue: its blocks are out of service until it ends', {
-      requestId,
-      engineId: remote.engineId,
-      blocks,
-    })
+    recordOverdue(this.#components, record.order)
+    this.#components.metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount)
   }
 
   #dispatch(record: LoadRecord, event: LoadEvent): void {
@@ -296,9 +281,9 @@ export class ConsumerWorker {
   #report(record: LoadRecord, outcome: LoadOutcome): void {
     const { order, state } = record
     this.#loads.delete(order.requestId)
-    this.#results.add(reported(order), outcome)
+    this.results.add(reported(order), outcome)
     if (outcome.kind === 'aborted' || state.kind !== 'ended') return
-    this.#results.addSample(sampleOf(record, state.times, this.#components.clock.now()))
+    this.results.addSample(sampleOf(record, state.times, this.#components.clock.now()))
   }
 }
 

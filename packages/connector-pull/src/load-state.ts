@@ -36,7 +36,7 @@ export type LoadOutcome =
 
 export type LoadState =
   | { readonly kind: 'connecting' }
-  /** Handed to the agent in the same turn; no other event can come between. */
+  /** Handed to the agent at the end of this turn, unless an abort travelled in the same step. */
   | { readonly kind: 'posting' }
   | { readonly kind: 'reading'; readonly transfer: TransferHandle; readonly grant: Grant }
   /** Past its deadline, and may still write: the blocks are in quarantine. */

@@ -1,7 +1,10 @@
 /**
- * The metrics of one READ that got its final status; see the metric table of connector-api.
+ * The metrics of READs: one that got its final status, and one that did not in time; see the metric table
+ * of connector-api.
  */
-import type { Metrics, TransferCompletion } from '@kvferry/connector-api'
+import type { CommonComponents, Metrics, TransferCompletion } from '@kvferry/connector-api'
+import { blockCountOf } from './load-record.ts'
+import type { LoadOrder } from './metadata.ts'
 
 export function recordRead(
   metrics: Metrics,
@@ -17,4 +20,13 @@ export function recordRead(
   metrics.observe('kv_transfer_post_seconds', postUs / 1e6, labels)
   metrics.add('kv_transfer_bytes_total', bytes, labels)
   metrics.add('kv_transfer_descriptors_total', descriptorsAfterMerge, labels)
+}
+
+export function recordOverdue({ logger, metrics }: CommonComponents, order: LoadOrder): void {
+  metrics.add('kv_transfers_overdue_total', 1, { direction: 'read' })
+  logger.warn('READ overdue: its blocks are out of service until it ends', {
+    requestId: order.requestId,
+    engineId: order.remote.engineId,
+    blocks: blockCountOf(order),
+  })
 }

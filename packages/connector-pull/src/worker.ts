@@ -68,14 +68,14 @@ export class PullWorker implements ConnectorWorker {
   getTransferResults(): WorkerOutput {
     if (this.#parts === null) return { sent: [], received: [], failed: [] }
     const { consumer, producer } = this.#parts
-    return { sent: producer.takeSent(), ...consumer.takeResults() }
+    return { sent: producer.takeSent(), ...consumer.results.take() }
   }
 
   /** Counters are totals since the start. Null when nothing changed since the last call. */
   getStats(): StatsSnapshot | null {
     if (this.#parts === null) return null
     const { consumer, producer } = this.#parts
-    const loads = consumer.takeSamples()
+    const loads = consumer.results.takeSamples()
     const counters = {
       ...this.#counters.snapshot(),
       blocksQuarantined: consumer.quarantinedBlockCount,

@@ -25,6 +25,20 @@ test('before the step that would have carried the load: it starts and ends as ab
   expect(pair.d.counter('loadsAborted')).toBe(1)
 })
 
+test('with the load in one step, though its peer is ready: nothing is read', async () => {
+  // This was a bug: the abort met a load that was about to be posted, and ended the engine.
+  const pair = await createPair()
+  const warmUp = await startLoad(pair, { id: 'warm-up', tokenCount: 4 })
+  await until(pair.world, () => warmUp.outcome === 'loaded')
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  const request = pair.d.admit('d-r0', 30, params)
+  pair.d.finish('d-r0', 'aborted')
+  pair.d.step()
+  expect(request.outcome).toBe('freed')
+  expect(pair.d.agent.counters().transfersPosted).toBe(1)
+  await untilAllFree(pair, 100)
+})
+
 test('while connecting: reported at once, and P frees', async () => {
   const pair = await createPair()
   pair.world.channels.faults.partition(p0, d0)

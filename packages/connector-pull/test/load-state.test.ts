@@ -99,7 +99,11 @@ testMachine('load', {
       'peer-fail': 'ended: failed',
       abort: 'ended: release aborted',
     },
-    posting: { 'post-end': 'reading: ask', 'post-fail': 'ended: release failed' },
+    posting: {
+      'post-end': 'reading: ask',
+      'post-fail': 'ended: release failed',
+      abort: 'ended: release aborted',
+    },
     'reading, asked': { ...fromReading, done: 'awaiting-grant:' },
     'reading, granted': { ...fromReading, done: 'ended: loaded' },
     'reading, grant over': { ...fromReading, done: 'checking: ask' },
