@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { execFileSync } from 'node:child_process'
 import { asEngineId, InvariantError } from '@kvferry/connector-api'
+import { createSimClock } from '@kvferry/connector-api/testing'
 import { createTestNet, text, utf8, type TestNet } from '../support/side-channels.ts'
 
 let net: TestNet
@@ -172,6 +173,29 @@ describe('closing', () => {
     const failure = expect(call).rejects.toMatchObject({ code: 'ERR_KV_CLOSED' })
     await d.channel.close()
     await failure
+  })
+
+  it('doesn’t wait for a stranger’s hello', async () => {
+    const p = await net.engine('p0', { clock: createSimClock() })
+    const stranger = await net.raw(p)
+    const friend = await net.engine('d0')
+    // Accepted after the stranger, who therefore is known too.
+    await friend.channel.connect(p.addressFor())
+    await p.channel.close()
+    await stranger.closed
+  })
+
+  it('leaves no timer behind, nor does anything before it', async () => {
+    const clock = createSimClock()
+    const p = await net.engine('p0', { clock })
+    const d = await net.engine('d0', { clock })
+    p.channel.handle('echo', (body) => body)
+    const association = await d.channel.connect(p.addressFor())
+    await association.request('echo', utf8('x'))
+    await association.request('unknown', utf8('x')).catch(() => {})
+    expect(clock.pendingCount).toBe(0)
+    await Promise.all([p.channel.close(), d.channel.close()])
+    expect(clock.pendingCount).toBe(0)
   })
 
   it('leaves no socket behind', async () => {
