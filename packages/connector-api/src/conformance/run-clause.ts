@@ -67,6 +67,11 @@ export async function runAgentClause(
     outcome = { kind: 'failed', error }
   }
   const isReusable = outcome.kind === 'passed' && !isIsolated
-  await harness.closeWorld(world, { isReusable })
+  try {
+    await harness.closeWorld(world, { isReusable })
+  } catch (error) {
+    // A world that a failed clause left behind may not close either: the first error is the finding.
+    if (outcome.kind === 'passed') outcome = { kind: 'failed', error }
+  }
   return outcome
 }
