@@ -15,6 +15,7 @@ constexpr std::chrono::microseconds kYieldTime{50};
 /** A poll that took longer than this moved data, and more is likely to follow at once. */
 constexpr std::chrono::microseconds kIdlePollTime{10};
 constexpr std::chrono::nanoseconds kIdlePollTimePerTransfer{500};
+constexpr std::chrono::microseconds kPollWhilePosting{200};
 constexpr std::chrono::seconds kDescriptorCheckTime{1};
 constexpr unsigned long kTimerSlackNs = 1'000;
 
@@ -84,10 +85,16 @@ bool AgentThread::run(Ticket ready) {
 void AgentThread::takeCommands() {
   if (!core_->queue.hasItems()) return;
   core_->queue.takeAll(&batch_);
+  // Posts may copy for milliseconds each; what ends meanwhile should not wait for the whole batch. But
+  // a poll looks at everything that is open: after each post it would cost more than the posts.
+  MonotonicTime nextPoll = MonotonicClock::now() + kPollWhilePosting;
   for (Command& command : batch_) {
     std::visit([this](auto& each) { execute(each); }, command);
-    // A post may copy for milliseconds; what ended meanwhile should not wait for the whole batch.
-    if (!active_.empty() && std::holds_alternative<PostCommand>(command)) pollTransfers();
+    const MonotonicTime now = MonotonicClock::now();
+    if (active_.empty() || now < nextPoll) continue;
+    pollTransfers();
+    const MonotonicTime after = MonotonicClock::now();
+    nextPoll = after + std::max<MonotonicClock::duration>(kPollWhilePosting, 2 * (after - now));
   }
   batch_.clear();
   noteActivity();

@@ -142,8 +142,8 @@ void AgentThread::pollList(std::vector<std::unique_ptr<Transfer>>& list, bool is
     if (status == kNixlInProgress) {
       const bool isLate = !isDraining && transfer->deadline <= now;
       if (isLate) {
-        reportOverdue(*transfer);
         core_->counters.transfersDraining += 1;
+        reportOverdue(*transfer);
       }
       (isLate ? draining_ : list).push_back(std::move(transfer));
       continue;

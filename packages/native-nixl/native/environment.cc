@@ -2,13 +2,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
+#include <string_view>
 
 namespace kvferry {
 namespace {
@@ -39,13 +38,19 @@ std::vector<int> openDescriptors() {
 
 /**
  * Sockets, pipes, event and epoll descriptors, and files without a name (shared memory of UCX). Named
- * files are left alone: someone may mean to hand them to a child.
+ * files are left alone: someone may mean to hand them to a child. Read from the link, not from the
+ * descriptor, which another thread may be closing.
  */
 bool isNameless(int descriptor) {
-  struct stat status = {};
-  if (fstat(descriptor, &status) != 0) return false;
-  const mode_t kind = status.st_mode & S_IFMT;
-  return kind == S_IFSOCK || kind == S_IFIFO || kind == 0 || (kind == S_IFREG && status.st_nlink == 0);
+  char target[256];
+  const std::string link = "/proc/self/fd/" + std::to_string(descriptor);
+  const ssize_t length = readlink(link.c_str(), target, sizeof target);
+  if (length <= 0) return false;
+  const std::string_view name(target, static_cast<size_t>(length));
+  constexpr std::string_view kDeleted = " (deleted)";
+  const bool isDeleted = name.size() > kDeleted.size() &&
+                         name.substr(name.size() - kDeleted.size()) == kDeleted;
+  return name[0] != '/' || isDeleted;
 }
 
 }  // namespace

@@ -114,17 +114,16 @@ TEST("agent: waiting until posted takes as long as the post, at most until the d
   const Fake& fake = freshFake();
   Pair pair("inline");
   fake.set("block_post_us", 20'000);
-  auto before = Clock::now();
+  const auto before = Clock::now();
   const uint64_t handle = Post(pair, Direction::kRead, {1}, {1}).mustTo(pair.a, true);
   CHECK(Clock::now() - before >= std::chrono::milliseconds(20));
   CHECK_EQ(fake.count("posts"), 1);
   CHECK(pair.a.awaitFinal(handle).outcome == TransferOutcome::kDone);
   // The first occupies the thread for longer than the second may take.
-  fake.set("block_post_us", 300'000);
+  fake.set("block_post_us", 1'500'000);
   const uint64_t first = Post(pair, Direction::kRead, {1}, {1}).mustTo(pair.a);
-  before = Clock::now();
   const uint64_t second = Post(pair, Direction::kRead, {2}, {2}).deadline(30).mustTo(pair.a, true);
-  CHECK(Clock::now() - before < std::chrono::milliseconds(290));
+  CHECK_EQ(fake.count("posts"), 1);
   CHECK(pair.a.awaitFinal(first).outcome == TransferOutcome::kDone);
   const TransferCompletion late = pair.a.awaitFinal(second);
   CHECK(late.outcome == TransferOutcome::kFailed);
