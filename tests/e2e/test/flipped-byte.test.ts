@@ -24,7 +24,7 @@ interface DebugView {
     readonly address: string
     readonly blockStrideBytes: number
   }[]
-  readonly requests: readonly { readonly state: string; readonly blockIds: number[][] }[]
+  readonly requests: readonly { readonly state: string; readonly blockIds: readonly number[] }[]
 }
 
 let folder: string
@@ -68,16 +68,17 @@ async function runCompare(whileRunning: () => Promise<void>): Promise<CompareRun
 async function flipByte(decodeUrl: string): Promise<boolean> {
   const view = (await (await fetch(`${decodeUrl}/kvferry/v1/debug`)).json()) as DebugView
   const request = view.requests.find(({ state }) => state === 'running')
-  const block = request?.blockIds[0]?.[0]
+  const block = request?.blockIds[0]
   const region = view.regions[0]
   if (block === undefined || !region) return false
-  const position = BigInt(region.address) + BigInt(block * region.blockStrideBytes)
+  // User-space addresses are below 2^47, so a number holds them exactly.
+  const position = Number(region.address) + block * region.blockStrideBytes
   const memory = openSync(`/proc/${view.pid}/mem`, 'r+')
   try {
     const byte = Buffer.alloc(1)
-    readSync(memory, byte, 0, 1, position as unknown as number)
+    readSync(memory, byte, 0, 1, position)
     byte[0] = (byte[0] as number) ^ 0xff
-    writeSync(memory, byte, 0, 1, position as unknown as number)
+    writeSync(memory, byte, 0, 1, position)
   } finally {
     closeSync(memory)
   }
