@@ -27,6 +27,8 @@ export const limits = {
   childLogLinesMax: 80,
   /** Characters of one such line. */
   childLogLineCharactersMax: 1_000,
+  /** Signals closer together than this are one: launchers pass on what the terminal sends anyway. */
+  secondSignalAfterMs: 1_000,
   /** Router start to "P and D are there and match". */
   routerReadyTimeoutMs: 30_000,
   /** Last answer to "all blocks given back". Leases of lost messages may take longer: that is a finding. */

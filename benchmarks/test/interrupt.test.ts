@@ -105,7 +105,17 @@ describe('an interrupted or broken comparison', () => {
     expect(leftBehind()).toEqual([])
   })
 
-  it('kills the children when a second signal cuts the orderly end short', async () => {
+  it('takes a signal that arrives twice at once as one', async () => {
+    const child = await startUntil(/oracle: warm-up/)
+    const exited = exitOf(child)
+    child.kill('SIGINT')
+    child.kill('SIGTERM')
+    expect(await exited).toBe(130)
+    const log = readFileSync(join(directory, 'logs', 'oracle', 'oracle.log'), 'utf8')
+    expect(log).toContain('fake ended in order')
+  })
+
+  it('kills the children when a later signal cuts the orderly end short', async () => {
     const child = await startUntil(/oracle: warm-up/)
     const children = childrenOf(child.pid as number)
     expect(children).toHaveLength(1)
@@ -113,8 +123,11 @@ describe('an interrupted or broken comparison', () => {
     for (const pid of children) process.kill(pid, 'SIGSTOP')
     const exited = exitOf(child)
     child.kill('SIGINT')
-    child.kill('SIGTERM')
-    expect(await exited).toBe(130)
+    const impatience = setInterval(() => child.kill('SIGINT'), 100)
+    const exitCode = await exited
+    clearInterval(impatience)
+    expect(exitCode).toBe(130)
     expect(children.filter(isAlive)).toEqual([])
+    expect(leftBehind()).toEqual([])
   })
 })

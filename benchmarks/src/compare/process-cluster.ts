@@ -3,12 +3,12 @@
  * `kvferry-engine` as the oracle. Engine configurations are files in a temporary directory that lives as
  * long as the cluster.
  */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createChildGroup, type ChildGroup, type TrackedChild } from '../lib/child-group.ts'
 import { getJson } from '../lib/http.ts'
+import { createTemporaryDirectory } from '../lib/temporary-directory.ts'
 import { limits } from '../limits.ts'
 import type { Cluster, ClusterEngine, ClusterSpec, StartCluster } from './cluster.ts'
 
@@ -158,7 +158,7 @@ export function processClusters(options: ProcessClusterOptions): StartCluster {
   return async (spec, signal) => {
     const logDirectory = options.logDirectory ? join(options.logDirectory, spec.name) : null
     if (logDirectory) mkdirSync(logDirectory, { recursive: true })
-    const configDirectory = mkdtempSync(join(tmpdir(), 'kvferry-bench-'))
+    const configDirectory = createTemporaryDirectory()
     const group = createChildGroup()
     // A start in progress ends with its children, so an interrupt never waits for a ready line.
     const onAbort = (): void => void group.stop()
@@ -166,11 +166,11 @@ export function processClusters(options: ProcessClusterOptions): StartCluster {
     const close = async (): Promise<void> => {
       signal.removeEventListener('abort', onAbort)
       await group.stop()
-      rmSync(configDirectory, { recursive: true, force: true })
+      configDirectory.remove()
     }
     try {
       signal.throwIfAborted()
-      const launch = { group, spec, options, configDirectory, logDirectory }
+      const launch = { group, spec, options, configDirectory: configDirectory.path, logDirectory }
       const parts = await launchParts(launch, signal)
       if (logDirectory) {
         writeFileSync(join(logDirectory, 'cluster.json'), `${JSON.stringify(parts, null, 2)}\n`)
