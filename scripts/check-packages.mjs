@@ -98,7 +98,8 @@ for (const folder of folders) {
   const inSource = new Set([manifest.name, ...Object.keys(manifest.dependencies ?? {}), ...peers])
   const inTests = new Set([...inSource, ...Object.keys(manifest.devDependencies ?? {}), ...shared])
   for (const [part, known] of [
-    ['src', inSource],
+    // A private package is tests all through.
+    ['src', manifest.private ? inTests : inSource],
     ['test', inTests],
   ]) {
     for (const file of sourceFiles(join(root, folder, part))) {

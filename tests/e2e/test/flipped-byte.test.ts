@@ -100,7 +100,7 @@ const pullRun = ({ result }: CompareRun) => result.runs.find(({ label }) => labe
 
 test('a byte flipped in D while it decodes: compare exits 1 and says so', async () => {
   const run = await runCompare(() =>
-    waitUntil('a byte was flipped', () => flipByte(decodeUrlOf('pull-1')), 90_000),
+    waitUntil('a byte was flipped', () => flipByte(decodeUrlOf('pull-1')), 150_000),
   )
   expect(run.exitCode, run.output).toBe(1)
   expect(pullRun(run)?.['mismatchedBlocks']).toBeGreaterThan(0)
