@@ -38,14 +38,6 @@ export class OpenRequests {
     return this.#state
   }
 
-  get size(): number {
-    return this.#sinks.size
-  }
-
-  has(requestId: string): boolean {
-    return this.#sinks.has(requestId)
-  }
-
   /** @throws HttpError 429 when too many are open, 503 while the engine ends or is broken. */
   open(submit: CoreSubmit, sink: RequestSink): void {
     if (this.#state !== 'serving') {
