@@ -10,6 +10,9 @@ import { cudaMajors, nixlVersion, type CudaMajor } from './install/wheels.ts'
 
 const exitCodes = { success: 0, failed: 1, usage: 2, interrupted: 130 } as const
 
+/** Thrown once a failed check was reported; nothing more needs to be said. */
+const failedCheck = 'kvferry.failed-check'
+
 interface JsonOption {
   readonly json?: string
 }
@@ -63,11 +66,57 @@ function createProgram(signal: AbortSignal): Command {
         options,
       )
     })
+
+  program
+    .command('doctor')
+    .description('move a block between two processes over each transport, and say what is wrong')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nExample:\n  kvferry-nixl doctor')
+    .action(async (options: JsonOption) => {
+      const { runDoctor } = await import('./doctor/doctor.ts')
+      const { findingText, summaryText } = await import('./report-text.ts')
+      const findings = await runDoctor({
+        signal,
+        onFinding: (finding) => say(findingText(finding)),
+      })
+      const isHealthy = findings.every(({ status }) => status !== 'failed')
+      await report(
+        { schema: 'kvferry.nixl-doctor/1', isHealthy, findings },
+        summaryText(findings),
+        options,
+      )
+      if (!isHealthy) throw new CommanderError(exitCodes.failed, failedCheck, 'a check failed')
+    })
+
+  program
+    .command('info')
+    .description('versions, paths, layout, plugins and limits')
+    .addOption(jsonOption())
+    .addHelpText('after', '\nExample:\n  kvferry-nixl info --json -')
+    .action(async (options: JsonOption) => {
+      const { nixlInfo, probePlugins } = await import('./info.ts')
+      const { infoText } = await import('./report-text.ts')
+      const info = nixlInfo()
+      const plugins = probePlugins()
+      await report(
+        { schema: 'kvferry.nixl-info/1', ...info, plugins },
+        infoText(info, plugins),
+        options,
+      )
+    })
+
+  program
+    .command('doctor-side <side>', { hidden: true })
+    .action(async (side: 'initiator' | 'target') => {
+      const { runSide } = await import('./doctor/side.ts')
+      await runSide(side)
+    })
   return program
 }
 
 function exitCodeOf(error: unknown): number {
   if (error instanceof CommanderError) {
+    if (error.code === failedCheck) return exitCodes.failed
     // `--help` and `--version` end with 0; no command at all shows the help as a usage error.
     return error.exitCode === 0 ? exitCodes.success : exitCodes.usage
   }

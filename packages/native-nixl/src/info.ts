@@ -7,6 +7,7 @@ import { loadBinding } from './load-binding.ts'
 import { readManifest } from './install/manifest.ts'
 import { ucxVersion } from './install/wheels.ts'
 import { callNative } from './nixl-error.ts'
+import { applyEnvironment } from './transports.ts'
 
 export interface NixlInfo {
   readonly packageVersion: string
@@ -54,5 +55,8 @@ export interface NixlPlugin {
  */
 export function probePlugins(): NixlPlugin[] {
   const path = findLibrary()
-  return callNative({ operation: 'probePlugins' }, () => loadBinding().probePlugins(path))
+  const binding = loadBinding()
+  // Plugins load UCX, which would log to stdout and take over a signal.
+  applyEnvironment(binding, {}, '')
+  return callNative({ operation: 'probePlugins' }, () => binding.probePlugins(path))
 }

@@ -59,17 +59,15 @@ KernelsWrap::KernelsWrap(const Napi::CallbackInfo& info) : ObjectWrap(info), env
                                                  [this](Napi::Env env) { drain(env); });
   pool_ = KernelPool::create(threadCount, *channel_);
   // After the channel: cleanup hooks run last-added-first, and the threads must end before it does.
-  napi_add_env_cleanup_hook(
-      env_, [](void* self) { static_cast<KernelsWrap*>(self)->shutdown(); }, this);
+  napi_add_env_cleanup_hook(env_, onEnvironmentEnd, this);
   guardAtExit(this);
 }
 
 KernelsWrap::~KernelsWrap() {
-  if (pool_ == nullptr) return;
-  napi_remove_env_cleanup_hook(
-      env_, [](void* self) { static_cast<KernelsWrap*>(self)->shutdown(); }, this);
-  shutdown();
+  if (pool_ != nullptr) shutdown();
 }
+
+void KernelsWrap::onEnvironmentEnd(void* self) { static_cast<KernelsWrap*>(self)->shutdown(); }
 
 Napi::Value KernelsWrap::submit(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
@@ -113,6 +111,7 @@ void KernelsWrap::drain(Napi::Env env) {
 
 void KernelsWrap::shutdown() {
   unguardAtExit(this);
+  napi_remove_env_cleanup_hook(env_, onEnvironmentEnd, this);
   pool_->shutdownNow();
   channel_->close();
 }

@@ -23,6 +23,8 @@ class KernelsWrap final : public Napi::ObjectWrap<KernelsWrap>, private ExitGuar
   /** `submit(kind, blockTokens, regions, blockIds, offsets, seeds)` → Promise<BigUint64Array>. */
   Napi::Value submit(const Napi::CallbackInfo& info);
   void drain(Napi::Env env);
+  static void onEnvironmentEnd(void* self);
+  /** Joins the threads and lets go of the environment. Idempotent. */
   void shutdown();
   bool shutdownAtExit() noexcept override;
 

@@ -34,6 +34,8 @@ export interface InstallOptions {
   readonly onProgress?: ((line: string) => void) | undefined
   /** Default: this machine. */
   readonly platform?: Platform | undefined
+  /** Default: the pinned wheels. */
+  readonly wheels?: Readonly<Record<CudaMajor, NixlWheel>> | undefined
 }
 
 export interface InstallResult {
@@ -53,7 +55,7 @@ export interface InstallResult {
  */
 export async function installNixl(options: InstallOptions): Promise<InstallResult> {
   assertSupportedPlatform(options.platform ?? currentPlatform())
-  const wheel = nixlWheels[options.cuda]
+  const wheel = (options.wheels ?? nixlWheels)[options.cuda]
   const directory = resolve(options.directory ?? defaultInstallDirectory(options.cuda))
   const problem = await checkInstallation(directory, wheel, { isThorough: true })
   if (problem === null) return describe('present', directory, wheel)
