@@ -223,7 +223,10 @@ export class ProducerWorker {
   #refused(where: string, reason: string): void {
     this.#options.counters.add('messagesRefused')
     this.#components.metrics.add('kv_messages_refused_total', 1, { where })
-    this.#components.logger.warn(`message refused: ${reason}`, { where })
+    const message = `message refused: ${reason}`
+    // Anybody can send notifications: they must not fill the log.
+    if (where === 'notification') this.#components.logger.debug(message, { where })
+    else this.#components.logger.warn(message, { where })
   }
 }
 
