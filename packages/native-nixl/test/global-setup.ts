@@ -4,6 +4,7 @@
  * package, where the sources expect to be.
  */
 import { readdirSync } from 'node:fs'
+import { basename } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build as bundle } from 'tsup'
 
@@ -16,9 +17,13 @@ interface NativeBuild {
 export default async function setup(): Promise<void> {
   const native = (await import(new URL('../native/build.mjs', import.meta.url).href)) as NativeBuild
   await native.build({ addon: true, fake: true })
-  const fixtures = readdirSync(here('fixtures')).filter((file) => file.endsWith('.ts'))
+  const fixtures = readdirSync(here('fixtures')).map((file) => [
+    basename(file, '.ts'),
+    here(`fixtures/${file}`),
+  ])
   await bundle({
-    entry: fixtures.map((file) => here(`fixtures/${file}`)),
+    // Also the command: child processes start it as the installed one is started.
+    entry: { ...Object.fromEntries(fixtures), cli: here('../src/cli.ts') },
     outDir: here('../build'),
     tsconfig: here('../tsconfig.json'),
     config: false,
@@ -28,6 +33,7 @@ export default async function setup(): Promise<void> {
     splitting: false,
     clean: false,
     silent: true,
+    external: ['commander', 'vitest'],
     noExternal: [/^@kvferry\//],
     outExtension: () => ({ js: '.mjs' }),
     esbuildOptions: (options) => {

@@ -1,0 +1,162 @@
+/**
+ * What the library takes although it should not, tried at the lowest level that JS can reach: even a
+ * mistake in our own TypeScript must end in an exception.
+ */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { ConnectorError, type TransferAgent } from '@kvferry/connector-api'
+import { createHostAllocator, createNixlAgent } from '../src/index.ts'
+import type { NativeAgent, NativePosts } from '../src/binding.ts'
+import { nativeMemoryOf } from '../src/host-memory.ts'
+import { loadBinding } from '../src/load-binding.ts'
+import { fakeLibraryPath } from './fake-library.ts'
+
+const memory = createHostAllocator().allocate({ sizeBytes: 65_536 })
+let agent: NativeAgent
+let peerAgent: TransferAgent
+let peer: number
+let table: number
+let remoteTable: number
+let exported: Uint8Array
+
+/** Commands answer by ticket. */
+const waiting = new Map<number, (handle: number) => void>()
+const handleOf = (enqueue: () => number) =>
+  new Promise<number>((resolve) => waiting.set(enqueue(), resolve))
+
+beforeAll(async () => {
+  const { Agent } = loadBinding()
+  peerAgent = await createNixlAgent({ name: 'refusals-peer', libraryPath: fakeLibraryPath })
+  const region = await peerAgent.registerRegion({ memory, offsetBytes: 0, lengthBytes: 65_536 })
+  const layout = { offsetBytes: 0, blockSizeBytes: 4_096, blockStrideBytes: 4_096, blockCount: 16 }
+  exported = peerAgent.exportBlockTable(peerAgent.declareBlockTable([{ region, ...layout }]))
+  agent = new Agent('refusals', fakeLibraryPath, ['UCX'], (_, __, ___, commands) => {
+    for (const { ticket, handle } of commands) waiting.get(ticket)?.(handle)
+  })
+  const own = await handleOf(() => agent.registerRegion(nativeMemoryOf(memory), 0, 65_536))
+  table = agent.declareBlockTable([own, 0, 4_096, 4_096, 16])
+  const framed = await peerAgent.localMetadata()
+  // The frame is TypeScript's; the native half takes what is inside.
+  peer = await handleOf(() => agent.addPeer(new Uint8Array(framed.subarray(21)), 'refusals-peer'))
+  remoteTable = agent.importBlockTable(peer, exported)
+})
+
+afterAll(async () => {
+  await handleOf(() => agent.close(1_000))
+  await peerAgent.close()
+  memory.free()
+})
+
+const good = (): NativePosts => [
+  ...[0, peer, null, null, 1_000],
+  ...[table, Uint32Array.of(1), null, null],
+  ...[remoteTable, Uint32Array.of(2), null, null],
+]
+
+/** The good post with one field changed. */
+const changed = (index: number, value: unknown): NativePosts => {
+  const posts = good()
+  posts[index] = value as number
+  return posts
+}
+
+describe('posts at the native boundary', () => {
+  test('the good one is taken', () => {
+    expect(agent.post(good(), true)).toHaveLength(1)
+  })
+
+  test.each<[string, () => unknown]>([
+    ['an operation that does not exist', () => changed(0, 7)],
+    ['a negative operation', () => changed(0, -1)],
+    ['an operation that is text', () => changed(0, 'read')],
+    ['a stale peer', () => changed(1, peer + 2 ** 20)],
+    ['a table for a peer', () => changed(1, table)],
+    ['a peer for a table', () => changed(5, peer)],
+    ['a region handle of nobody', () => changed(9, 1)],
+    ['no block ids', () => changed(6, new Uint32Array(0))],
+    ['block ids as bytes', () => changed(6, new Uint8Array(4))],
+    ['block ids over shared memory', () => changed(6, new Uint32Array(new SharedArrayBuffer(4)))],
+    ['null for block ids', () => changed(6, null)],
+    ['a fence of nobody', () => changed(2, 12_345)],
+    ['a notification that is text', () => changed(3, 'done')],
+    ['a notification over the limit', () => changed(3, new Uint8Array(513))],
+    ['a deadline that is no number', () => changed(4, NaN)],
+    ['a hole in the list', () => changed(11, undefined)],
+    ['no list', () => null],
+  ])('%s is refused', (_, posts) => {
+    expect(() => agent.post(posts() as NativePosts, false)).toThrow()
+  })
+
+  test('detached block ids are refused', () => {
+    const ids = Uint32Array.of(1)
+    structuredClone(ids.buffer, { transfer: [ids.buffer] })
+    expect(() => agent.post(changed(6, ids), false)).toThrow()
+  })
+})
+
+describe('what comes from a peer', () => {
+  /** Every place where the exported table holds this 64-bit value gets the other one. */
+  const replaced = (value: bigint, by: bigint): Uint8Array => {
+    const bytes = Buffer.from(exported)
+    let count = 0
+    for (let at = 0; at + 8 <= bytes.length; at++) {
+      if (bytes.readBigUInt64LE(at) !== value) continue
+      bytes.writeBigUInt64LE(by, at)
+      count += 1
+    }
+    expect(count).toBeGreaterThan(0)
+    return bytes
+  }
+  const address = () => nativeMemoryOf(memory).address()
+
+  test.each<[string, () => Uint8Array]>([
+    ['a range that wraps the address space', () => replaced(address(), 2n ** 64n - 4_096n)],
+    ['an address of zero', () => replaced(address(), 0n)],
+    ['blocks without length', () => replaced(4_096n, 0n)],
+    ['blocks longer than memory', () => replaced(4_096n, 2n ** 63n)],
+    ['more blocks than there can be', () => replaced(16n, 2n ** 60n)],
+  ])('a table with %s is refused', (_, bytes) => {
+    let failure: unknown
+    try {
+      agent.importBlockTable(peer, bytes())
+    } catch (error) {
+      failure = (error as { failure?: { status: string } }).failure
+    }
+    expect(failure).toMatchObject({ status: 'messageInvalid' })
+  })
+})
+
+describe('memory', () => {
+  test('only memory of this addon can be registered', () => {
+    for (const value of [null, {}, new Uint8Array(64), 4_096, agent]) {
+      expect(() => agent.registerRegion(value as never, 0, 64)).toThrow(TypeError)
+    }
+  })
+
+  test('freed memory can not be registered', () => {
+    const native = new (loadBinding().Memory)(4_096, false)
+    native.free()
+    expect(() => agent.registerRegion(native, 0, 64)).toThrow()
+  })
+
+  test.each([
+    [-1, 64],
+    [0, 0],
+    [0, 65_537],
+    [65_536, 1],
+    [2 ** 53, 1],
+    [1, 2 ** 53 - 1],
+    [0.5, 64],
+  ])('the range %d + %d of 65536 bytes can not be registered', (offset, length) => {
+    expect(() => agent.registerRegion(nativeMemoryOf(memory), offset, length)).toThrow()
+  })
+
+  test('registered memory is not freed', () => {
+    let error: unknown
+    try {
+      memory.free()
+    } catch (caught) {
+      error = caught
+    }
+    expect(ConnectorError.isInstance(error) && error.code).toBe('ERR_KV_BUSY')
+  })
+})
