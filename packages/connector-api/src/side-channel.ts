@@ -1,6 +1,7 @@
 /**
- * The control channel between engines: one authenticated connection per pair (the *association*). Who
- * the peer is comes from the association and never from a message. Everything but bytes of KV and
+ * The control channel between engines: a connection that either side opened and that both use (the
+ * *association*); where both dial, there are two. Who the peer is comes from the association and never
+ * from a message. Everything but bytes of KV and
  * "this transfer is complete" goes over it. `runtime` implements it over TCP; bodies are opaque here.
  */
 import type { EngineId, Incarnation } from './ids.ts'
@@ -45,7 +46,7 @@ export interface SideChannel {
   /**
    * An open association to that engine: the existing one, or a new one.
    * @throws ConnectorError ERR_KV_PEER_UNAVAILABLE, ERR_KV_PEER_INCOMPATIBLE (another engine answered),
-   *   ERR_KV_UNAUTHORISED, ERR_KV_DEADLINE.
+   *   ERR_KV_UNAUTHORISED, ERR_KV_DEADLINE, ERR_KV_LIMIT, ERR_KV_CLOSED; RangeError for a port.
    */
   connect(address: PeerAddress, options?: { timeoutMs?: number }): Promise<Association>
   /** Called once for each association that ended, whoever opened it. */
