@@ -108,6 +108,29 @@ const gates = {
   processes: vitest(['e2e'], oneByOne),
 }
 
+/**
+ * Gates of one stage run at the same time, stages one after another: checks use one core each, and tests
+ * that look at processes, deadlines or memory want the machine for themselves.
+ */
+const stages = [
+  ['tidy', 'check-packages', 'format', 'types', 'lint'],
+  ['unit'],
+  ['native-asan', 'native-tsan'],
+  ['native-node'],
+  ['processes'],
+]
+
+async function runGate(name) {
+  const start = process.hrtime.bigint()
+  const result = await gates[name]()
+  const seconds = Number(process.hrtime.bigint() - start) / 1e9
+  const { passed, failed, skipped } = result
+  process.stderr.write(
+    `test: ${name}: ${passed} passed, ${failed} failed, ${skipped.length} skipped (${seconds.toFixed(1)} s)\n`,
+  )
+  return result
+}
+
 async function main() {
   const args = process.argv.slice(2)
   if (args.includes('--list')) {
@@ -129,17 +152,13 @@ async function main() {
     return 1
   }
   const total = { passed: 0, failed: 0, skipped: [] }
-  for (const [name, gate] of Object.entries(gates)) {
-    if (only && !only.includes(name)) continue
-    const start = process.hrtime.bigint()
-    const { passed, failed, skipped } = await gate()
-    const seconds = Number(process.hrtime.bigint() - start) / 1e9
-    process.stderr.write(
-      `test: ${name}: ${passed} passed, ${failed} failed, ${skipped.length} skipped (${seconds.toFixed(1)} s)\n`,
-    )
-    total.passed += passed
-    total.failed += failed
-    total.skipped.push(...skipped)
+  for (const stage of stages) {
+    const names = stage.filter((name) => !only || only.includes(name))
+    for (const { passed, failed, skipped } of await Promise.all(names.map(runGate))) {
+      total.passed += passed
+      total.failed += failed
+      total.skipped.push(...skipped)
+    }
   }
   for (const title of total.skipped) process.stdout.write(`skipped: ${title}\n`)
   process.stdout.write(
