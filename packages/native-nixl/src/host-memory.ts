@@ -4,7 +4,6 @@
  * uses them, whatever happens to these objects.
  */
 import { constants } from 'node:buffer'
-import { markAsUntransferable } from 'node:worker_threads'
 import type { KvMemory, KvMemoryAllocator } from '@kvferry/connector-api'
 import type { NativeMemory } from './binding.ts'
 import { loadBinding } from './load-binding.ts'
@@ -31,10 +30,8 @@ class HostMemory implements KvMemory {
     if (this.sizeBytes > constants.MAX_LENGTH) {
       throw new RangeError(`a view of ${this.sizeBytes} bytes is more than this Node can make`)
     }
-    const buffer = this.#native.buffer()
-    // Moved to another thread, it could be read there after it was freed here.
-    markAsUntransferable(buffer)
-    this.#bytes = new Uint8Array(buffer)
+    // Node itself refuses to move such a buffer to another thread.
+    this.#bytes = new Uint8Array(this.#native.buffer())
     return this.#bytes
   }
 

