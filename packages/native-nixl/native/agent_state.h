@@ -115,7 +115,6 @@ struct Transfer {
   MonotonicTime takenAt;
   MonotonicTime postedAt;
   bool isPosted = false;
-  bool isOverdue = false;
   TransferRequest request;
   /** Numbers of the completion, filled in as they become known. */
   TransferCompletion completion;

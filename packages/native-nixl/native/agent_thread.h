@@ -56,7 +56,7 @@ class AgentThread {
   Result createRequest(Transfer& transfer);
   void pollTransfers();
   void pollList(std::vector<std::unique_ptr<Transfer>>& list, bool isDraining);
-  void reportOverdue(Transfer& transfer);
+  void reportOverdue(const Transfer& transfer);
   void finish(std::unique_ptr<Transfer> transfer, TransferOutcome outcome, Result result);
 
   const NixlApi& api() const noexcept { return *core_->config.api; }

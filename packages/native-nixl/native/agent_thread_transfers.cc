@@ -156,8 +156,7 @@ void AgentThread::pollList(std::vector<std::unique_ptr<Transfer>>& list, bool is
   }
 }
 
-void AgentThread::reportOverdue(Transfer& transfer) {
-  if (std::exchange(transfer.isOverdue, true)) return;
+void AgentThread::reportOverdue(const Transfer& transfer) {
   TransferCompletion completion = transfer.completion;
   completion.handle = transfer.handle;
   completion.direction = transfer.direction;

@@ -33,6 +33,11 @@ TEST("agent: overdue once, pinned until the final status, which comes once") {
   CHECK(pair.a.awaitFinal(Post(pair, Direction::kRead, {2}, {2}).mustTo(pair.a)).outcome ==
         TransferOutcome::kDone);
   CHECK_EQ(pair.a.completionCount(handle), 1u);
+  // It still counts as in flight.
+  const Post post(pair, Direction::kRead, {2}, {2});
+  const std::vector<PostView> most(limits::kTransfersInFlightMax, post.view());
+  std::vector<uint64_t> handles(most.size());
+  CHECK(pair.a->postAll(most.data(), most.size(), false, handles.data()).status == Status::kLimit);
   fake.set("complete_all", 1);
   CHECK(pair.a.awaitFinal(handle).outcome == TransferOutcome::kDone);
   CHECK(isAll(pair.blockA(0, 1), 129));
@@ -93,16 +98,18 @@ TEST("agent: nothing moves before the fence, later posts aren't held") {
 }
 
 TEST("agent: still behind its fence at the deadline: failed for good, never posted") {
+  // Longer than anything that keeps the thread polling for another reason.
+  constexpr uint64_t kDeadlineMs = limits::kFlushMs + 100;
   const Fake& fake = freshFake();
   Pair pair("expired");
   uint64_t fence = 0;
   REQUIRE(pair.a->createFence(&fence).ok());
   const uint64_t handle =
-      Post(pair, Direction::kRead, {1}, {1}).after(fence).deadline(10).mustTo(pair.a);
+      Post(pair, Direction::kRead, {1}, {1}).after(fence).deadline(kDeadlineMs).mustTo(pair.a);
   const TransferCompletion failed = pair.a.awaitFinal(handle);
   CHECK(failed.outcome == TransferOutcome::kFailed);
   CHECK(failed.result.status == Status::kDeadline);
-  CHECK(failed.queuedUs >= 10'000);
+  CHECK(failed.queuedUs >= 1e3 * kDeadlineMs);
   CHECK_EQ(failed.wireUs, 0.0);
   CHECK(pair.a->signalFence(fence).ok());
   CHECK(pair.a.close().result.ok());

@@ -1,4 +1,5 @@
 // The agent over the fake: peers that are added, removed, replaced, and that die.
+#include <algorithm>
 #include <cstring>
 
 #include "agent_fixture.h"
@@ -44,6 +45,21 @@ TEST("agent: metadata that is wrong, cut or of another name is refused") {
   fake.set("fail_connect", 1);
   CHECK(tryAdd(agent, good, "peer").result.status == Status::kNixl);
   CHECK(tryAdd(agent, good, "peer").result.ok());
+}
+
+TEST("agent: metadata that names a peer of ours under another name doesn't reach the library") {
+  freshFake();
+  Pair pair("known");
+  std::vector<uint8_t> blob = pair.b.metadata();
+  const std::string tag = "Incarnation";
+  const auto at = std::search(blob.begin(), blob.end(), tag.begin(), tag.end());
+  REQUIRE(at != blob.end());
+  *(at + static_cast<long>(tag.size()) + 8) ^= 1;
+  const CommandCompletion refused = tryAdd(pair.a, blob, "someone");
+  CHECK(refused.result.status == Status::kPeerMismatch);
+  CHECK_EQ(refused.result.detail, "known-b");
+  CHECK(pair.a.awaitFinal(Post(pair, Direction::kRead, {1}, {1}).mustTo(pair.a)).outcome ==
+        TransferOutcome::kDone);
 }
 
 TEST("agent: peers are bounded, and a removed one makes room") {
