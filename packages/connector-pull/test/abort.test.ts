@@ -58,6 +58,8 @@ test('while reading: the blocks come back only when the READ has ended', async (
   await until(pair.world, () => pair.d.agent.counters().transfersOpen > 0)
   await pair.world.clock.advance(1)
   pair.d.finish('d-r0', 'aborted')
+  // Also when the worker half has been told: somebody must step to fetch its report.
+  pair.d.step()
   expect(pair.d.scheduler.hasPendingBlockFrees()).toBe(true)
   let openAtReport = -1
   await until(pair.world, () => {

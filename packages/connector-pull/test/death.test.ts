@@ -1,7 +1,20 @@
-import { ConnectorError, asEngineId, type AnyConnectorError } from '@kvferry/connector-api'
-import { expect, test } from 'vitest'
+import {
+  ConnectorError,
+  asEngineId,
+  type AnyConnectorError,
+  type TransferHandle,
+} from '@kvferry/connector-api'
+import { expect, test, vi } from 'vitest'
 import { Engine } from './fixtures/engine.ts'
-import { createPair, prompt, slowFabric, startLoad, until, untilAllFree } from './fixtures/world.ts'
+import {
+  createPair,
+  createWorld,
+  prompt,
+  slowFabric,
+  startLoad,
+  until,
+  untilAllFree,
+} from './fixtures/world.ts'
 
 const [p0, d0] = [asEngineId('p0'), asEngineId('d0')]
 
@@ -162,4 +175,23 @@ test('the agent breaks: open READs are in doubt for good, new loads fail', async
   await until(pair.world, () => next.outcome !== 'loading', 100)
   expect(next.errorCode).toBe('ERR_NIXL')
   expect(request.outcome).toBe('loading')
+})
+
+test('a broken agent that still reports an overdue READ is not believed twice', async () => {
+  const world = createWorld(1, slowFabric)
+  const p = await Engine.start(world, { engineId: 'p0' })
+  const d = new Engine(world, { engineId: 'd0' })
+  const setListener = vi.spyOn(d.agent, 'setListener')
+  const post = vi.spyOn(d.agent, 'post')
+  await world.clock.wait(d.worker.registerKvCaches(d.caches), 100)
+  await startLoad({ world, p, d })
+  await until(world, () => post.mock.results.length > 0)
+  const listener = setListener.mock.calls[0]![0]
+  const [transfer] = post.mock.results[0]!.value as TransferHandle[]
+  const details = { what: 'READ', deadlineMs: 1 }
+  const error = new ConnectorError('ERR_KV_DEADLINE', 'late', details) as AnyConnectorError
+  listener.onBroken(error)
+  listener.onCompletions([{ transfer: transfer!, status: 'overdue', error }])
+  d.step()
+  expect(d.counter('loadsOverdue')).toBe(1)
 })

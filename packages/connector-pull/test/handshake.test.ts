@@ -1,5 +1,5 @@
 import { ConnectorError, asEngineId } from '@kvferry/connector-api'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { Engine } from './fixtures/engine.ts'
 import { createPair, prompt, startLoad, until, untilAllFree } from './fixtures/world.ts'
 
@@ -133,10 +133,31 @@ test('a lost connection is made anew for the next load', async () => {
   await untilAllFree(pair)
 })
 
+test('a load that comes while the old peer is being removed waits for it, then connects', async () => {
+  const pair = await createPair()
+  const first = await startLoad(pair)
+  await until(pair.world, () => first.outcome === 'loaded')
+  const { agent } = pair.d
+  const removePeer = agent.removePeer.bind(agent)
+  agent.removePeer = async (peer) => {
+    await new Promise<void>((resolve) => pair.world.clock.after(20, resolve))
+    return removePeer(peer)
+  }
+  pair.world.channels.faults.breakAssociations(p0, d0)
+  await pair.world.clock.advance(5)
+  const next = await startLoad(pair, { id: 'r1' })
+  await pair.world.clock.advance(5)
+  expect(next.outcome).toBe('loading')
+  expect(pair.d.counter('handshakesDone')).toBe(1)
+  await until(pair.world, () => next.outcome === 'loaded', 100)
+  expect(await pair.d.isLoadedRight(next, prompt)).toBe(true)
+})
+
 test('a table that the agent refuses fails the load, and no peer is left behind', async () => {
   const pair = await createPair()
   const { agent } = pair.d
   const importBlockTable = agent.importBlockTable.bind(agent)
+  const removePeer = vi.spyOn(agent, 'removePeer')
   const reason = 'wraps'
   agent.importBlockTable = () => {
     throw new ConnectorError('ERR_KV_MESSAGE_INVALID', reason, { where: 'block table', reason })
@@ -144,8 +165,8 @@ test('a table that the agent refuses fails the load, and no peer is left behind'
   const request = await startLoad(pair)
   await until(pair.world, () => request.outcome === 'failed')
   expect(request.errorCode).toBe('ERR_KV_MESSAGE_INVALID')
+  expect(removePeer).toHaveBeenCalledTimes(1)
   agent.importBlockTable = importBlockTable
-  // The agent would refuse to add the peer a second time.
   const next = await startLoad(pair, { id: 'r1' })
   await until(pair.world, () => next.outcome === 'loaded')
 })

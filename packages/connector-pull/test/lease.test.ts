@@ -1,4 +1,4 @@
-import { asEngineId, type KvTransferParams } from '@kvferry/connector-api'
+import { asEngineId, type KvTransferParams, type TransferAgent } from '@kvferry/connector-api'
 import { expect, test } from 'vitest'
 import { encodeReadDone } from '../src/notification.ts'
 import { Engine } from './fixtures/engine.ts'
@@ -14,6 +14,15 @@ import {
 
 const [p0, d0] = [asEngineId('p0'), asEngineId('d0')]
 const short = { leaseDurationMs: 2_000 }
+
+/** Passes the calls on, and writes them down. */
+function recordCalls(agent: TransferAgent, calls: boolean[]): (isExpected: boolean) => void {
+  const expectNotifications = agent.expectNotifications.bind(agent)
+  return (isExpected) => {
+    calls.push(isExpected)
+    expectNotifications(isExpected)
+  }
+}
 
 /** Handshake and wire-up out of the way. */
 async function warmUp(pair: Pair, id = 'warm-up'): Promise<void> {
@@ -46,6 +55,21 @@ test('D comes too late: whatever it read is refused, and its request fails', asy
   // The READ itself went well: its word comes for a lease that is gone.
   await pair.world.clock.advance(10)
   expect(pair.p.metrics.get('kv_late_notifications_total')).toBe(1)
+})
+
+test('P polls for a READ without a lease until its word comes, and then no more', async () => {
+  const pair = await createPair({ p: { options: short }, times: slowFabric })
+  await warmUp(pair)
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  await pair.world.clock.advance(2_010)
+  const calls: boolean[] = []
+  pair.p.agent.expectNotifications = recordCalls(pair.p.agent, calls)
+  const request = pair.d.admit('d-r0', 30, params)
+  pair.d.step()
+  // Without polling this READ would never end: nothing of it is in P's hands but the network's.
+  await until(pair.world, () => request.outcome === 'failed', 1_000)
+  await pair.world.clock.advance(10)
+  expect(calls).toEqual([true, false])
 })
 
 test('a READ that outlives its lease fails, though it ended done', async () => {
@@ -231,6 +255,17 @@ test('a handoff used again after its blocks were freed fails, whatever is there 
   pair.d.step()
   await until(pair.world, () => again.outcome !== 'loading')
   expect(again.errorCode).toBe('ERR_KV_LEASE_EXPIRED')
+})
+
+test('an id that the engine uses again is a new lease, though the old one is remembered', async () => {
+  const pair = await createPair()
+  for (const id of ['d-first', 'd-second']) {
+    const params = await pair.p.prefill('p-r0', prompt, 30)
+    const request = pair.d.admit(id, 30, params)
+    pair.d.step()
+    await until(pair.world, () => request.outcome === 'loaded')
+    await until(pair.world, () => pair.p.free.length === 64)
+  }
 })
 
 test('a full hit on one engine does not free what another is reading', async () => {
