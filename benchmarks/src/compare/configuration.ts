@@ -2,7 +2,8 @@
  * Which connector configurations a run compares, and what they are called in results: the connector's
  * name plus its options that aren't the default (`pull`, `pull-inline`, …).
  */
-import { loadConnector } from '@kvferry/connector-api'
+import { ConnectorError, loadConnector } from '@kvferry/connector-api'
+import { nearestKey } from '@kvferry/runtime'
 
 export interface Configuration {
   readonly connector: string
@@ -44,6 +45,19 @@ function postingVariants(
   return [{ posting }]
 }
 
+const ownConnectors = ['pull', 'push', 'xavier']
+
+/** A typo must not become the advice to install a stranger's package of that name. */
+function refuseMisspelt(connector: string): void {
+  const meant = ownConnectors.includes(connector) ? null : nearestKey(connector, ownConnectors)
+  if (meant === null) return
+  throw new ConnectorError(
+    'ERR_KV_CONFIG',
+    `connectors: "${connector}" is none; did you mean "${meant}"?`,
+    { field: 'connectors', value: connector, remedy: `write ${meant}` },
+  )
+}
+
 /**
  * @throws ConnectorError ERR_KV_CONFIG for an option or value that the connector doesn't know,
  *   ERR_KV_CONNECTOR_NOT_INSTALLED.
@@ -55,6 +69,7 @@ export async function resolveConfigurations(request: {
 }): Promise<Configuration[]> {
   const result: Configuration[] = []
   for (const connector of request.connectors) {
+    refuseMisspelt(connector)
     const factory = await loadConnector(connector, (name) => import(name))
     const defaults = factory.parseOptions({})
     // An explicit `--option posting=…` decides alone.

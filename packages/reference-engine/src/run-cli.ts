@@ -48,6 +48,12 @@ const integer = (text: string): number => {
   return Number(text)
 }
 
+const port = (text: string): number => {
+  const number = integer(text)
+  if (number > 65_535) throw new InvalidArgumentError('write a port: 0 (any free one) to 65535')
+  return number
+}
+
 const decimal = (text: string): number => {
   if (!/^\d+(\.\d+)?$/.test(text)) throw new InvalidArgumentError('write a number, for example 0.5')
   return Number(text)
@@ -80,9 +86,9 @@ function parseFlags(argv: readonly string[], host: CliHost): Flags {
     .option('--config <file>', 'kvferry.yaml (or JSON); flags win over it')
     .option('--option <key=value>', 'option of the connector; repeatable', optionPair)
     .option('--engine-id <id>', 'name of this engine (default: random)')
-    .option('--side-channel-port <port>', 'port for peers, 0 = any', integer)
+    .option('--side-channel-port <port>', 'port for peers, 0 = any', port)
     .option('--host <host>', 'HTTP address to listen on', '127.0.0.1')
-    .option('--port <port>', 'HTTP port, 0 = any', integer, 8_000)
+    .option('--port <port>', 'HTTP port, 0 = any', port, 8_000)
     .addOption(choice('--model <preset>', 'KV layout and modelled times', modelNames))
     .option('--kv-scale <n>', 'divide the head size by this', integer)
     .option('--time-scale <x>', 'multiply every modelled time by this', decimal)
