@@ -80,6 +80,7 @@ Result Agent::postAll(const PostView* posts, size_t count, bool isWaitUntilPoste
   std::shared_ptr<PostWaiter> waiter;
   MonotonicTime waitEnd;
   bool isWaiting = false;
+  bool isNotifyDue = false;
   {
     std::lock_guard<std::mutex> lock(core_->mutex);
     Result open = core_->checkIntake();
@@ -126,7 +127,7 @@ Result Agent::postAll(const PostView* posts, size_t count, bool isWaitUntilPoste
     }
     core_->counters.transfersOpen += count;
     // The thread must never see a post before the registry counts it: hence under the lock.
-    if (!core_->queue.pushAll(std::move(commands))) {
+    if (!core_->queue.pushAll(std::move(commands), &isNotifyDue)) {
       for (Command& command : commands) {
         Transfer& transfer = *std::get<PostCommand>(command).transfer;
         core_->transfers.erase(transfer.handle);
@@ -138,6 +139,7 @@ Result Agent::postAll(const PostView* posts, size_t count, bool isWaitUntilPoste
       return Result::overLimit("transfersInFlightMax", count, limits::kTransfersInFlightMax);
     }
   }
+  if (isNotifyDue) core_->queue.notify();
   if (isWaiting) waiter->waitUntil(waitEnd);
   return Result::success();
 }

@@ -21,19 +21,20 @@ class CommandQueue {
   CommandQueue(const CommandQueue&) = delete;
   CommandQueue& operator=(const CommandQueue&) = delete;
 
-  /** All or none; false: no room, and `items` is untouched. */
-  bool pushAll(std::vector<T>&& items) {
-    bool isAsleep = false;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (items.size() > capacity_ - items_.size()) return false;
-      for (T& item : items) items_.push_back(std::move(item));
-      hasItems_.store(!items_.empty(), std::memory_order_release);
-      isAsleep = isAsleep_;
-    }
-    if (isAsleep) condition_.notify_one();
+  /**
+   * All or none; false: no room, and `items` is untouched. If `*isNotifyDue`, the caller calls `notify`
+   * once it has let go of its own locks: the taker needs them, and would wake only to wait.
+   */
+  bool pushAll(std::vector<T>&& items, bool* isNotifyDue) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (items.size() > capacity_ - items_.size()) return false;
+    for (T& item : items) items_.push_back(std::move(item));
+    hasItems_.store(!items_.empty(), std::memory_order_release);
+    *isNotifyDue = isAsleep_;
     return true;
   }
+
+  void notify() { condition_.notify_one(); }
 
   /** False: no room, and `item` is untouched. */
   bool push(T&& item) {

@@ -12,10 +12,12 @@ TEST("queue: order is kept, and what doesn't fit is refused whole") {
   CHECK(queue.push(std::make_unique<int>(1)));
   std::vector<std::unique_ptr<int>> three;
   for (int i = 0; i < 3; i++) three.push_back(std::make_unique<int>(i));
-  CHECK(!queue.pushAll(std::move(three)));
+  bool isNotifyDue = true;
+  CHECK(!queue.pushAll(std::move(three), &isNotifyDue));
   CHECK(three[0] != nullptr);
   three.pop_back();
-  CHECK(queue.pushAll(std::move(three)));
+  CHECK(queue.pushAll(std::move(three), &isNotifyDue));
+  CHECK(!isNotifyDue);
   auto extra = std::make_unique<int>(9);
   CHECK(!queue.push(std::move(extra)));
   CHECK(extra != nullptr);
