@@ -7,4 +7,4 @@ export { createNixlAgent, isNixlAvailable, type CreateNixlAgentOptions } from '.
 export { addressForDebug, createHostAllocator } from './host-memory.ts'
 export { nixlInfo, type NixlInfo } from './info.ts'
 export { createKernels } from './kernels.ts'
-export { transportsInUse } from './transports.ts'
+export { agentTransports, transportsInUse, type AgentTransports } from './transports.ts'
