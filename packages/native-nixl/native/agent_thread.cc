@@ -12,7 +12,10 @@ namespace {
 
 /** For so long after something happened the thread only yields between polls. */
 constexpr std::chrono::microseconds kYieldTime{50};
-/** A poll that took longer than this moved data, and more is likely to follow at once. */
+/**
+ * A poll that took longer than this may have moved data, and more is likely to follow at once. Or the
+ * thread was only preempted: so it takes two such polls close together to count as activity.
+ */
 constexpr std::chrono::microseconds kIdlePollTime{10};
 constexpr std::chrono::nanoseconds kIdlePollTimePerTransfer{500};
 constexpr std::chrono::microseconds kPollWhilePosting{200};
@@ -105,7 +108,12 @@ void AgentThread::poll() {
   const auto idle = kIdlePollTime + kIdlePollTimePerTransfer * static_cast<int64_t>(active_.size());
   pollTransfers();
   takeNotifications();
-  if (MonotonicClock::now() - before > idle) noteActivity();
+  if (MonotonicClock::now() - before <= idle) {
+    busyScore_ = std::max(0, busyScore_ - 1);
+    return;
+  }
+  if (busyScore_ > 0) noteActivity();
+  busyScore_ = 3;
 }
 
 void AgentThread::sleep() {
@@ -114,7 +122,7 @@ void AgentThread::sleep() {
   MonotonicTime end = MonotonicTime::max();
   if (isPolling()) {
     const auto quiet = now - lastActivity_;
-    if (quiet < kYieldTime) {
+    if (quiet < kYieldTime || busyScore_ > 0) {
       sched_yield();
       return;
     }

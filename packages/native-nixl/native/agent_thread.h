@@ -95,6 +95,8 @@ class AgentThread {
   MonotonicTime drainingPolledAt_;
   MonotonicTime flushEnd_;
   uint64_t pollFailures_ = 0;
+  /** Above 0: one of the last three polls was busy. */
+  int busyScore_ = 0;
   bool isReady_ = false;
 
   bool isClosing_ = false;
