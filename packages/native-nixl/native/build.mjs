@@ -4,7 +4,7 @@
  * project's set-up, by tests, and by hand. Objects are keyed by a hash of everything that goes into them
  * (flags, compiler, source, the headers it included last time), so a second run takes milliseconds. Outputs appear by rename: whoever loads one never sees half of it.
  *
- *   node native/build.mjs [--addon] [--fake] [--tests plain|asan|tsan] [--debug]
+ *   node native/build.mjs [--addon] [--fake] [--tests plain|asan|tsan [--run]] [--debug]
  *
  * Without arguments: the addon and the fake.
  */
@@ -227,17 +227,42 @@ export async function build({
   return made
 }
 
+/** Runs built tests, output passed through; the last line is `N passed, N failed`. Answers the exit code. */
+export async function runTests(sanitizer) {
+  const binary = outputs.testsOf(sanitizer)
+  // TSan places its shadow at fixed addresses, where newer kernels may have put something else.
+  const command =
+    sanitizer === 'tsan' && existsSync('/usr/bin/setarch')
+      ? ['/usr/bin/setarch', '-R', binary]
+      : [binary]
+  const env = { ...process.env, UBSAN_OPTIONS: 'print_stacktrace=1' }
+  const child = spawn(command[0], command.slice(1), {
+    stdio: ['ignore', 'inherit', 'inherit'],
+    env,
+  })
+  const deadline = setTimeout(() => child.kill('SIGKILL'), 300_000)
+  return new Promise((resolve, reject) => {
+    child.on('error', reject)
+    child.on('close', (code) => {
+      clearTimeout(deadline)
+      resolve(code ?? 1)
+    })
+  })
+}
+
 async function main(args) {
   const options = { log: (line) => process.stderr.write(`${line}\n`) }
+  let isRunning = false
   for (let i = 0; i < args.length; i++) {
     const arg = args[i]
     if (arg === '--addon') options.addon = true
     else if (arg === '--fake') options.fake = true
     else if (arg === '--debug') options.debug = true
+    else if (arg === '--run') isRunning = true
     else if (arg === '--tests') options.tests = args[++i] ?? ''
     else {
       process.stderr.write(
-        'Usage: build.mjs [--addon] [--fake] [--tests plain|asan|tsan] [--debug]\n',
+        'Usage: build.mjs [--addon] [--fake] [--tests plain|asan|tsan [--run]] [--debug]\n',
       )
       process.exitCode = arg === '--help' ? 0 : 2
       return
@@ -246,6 +271,7 @@ async function main(args) {
   if (!options.addon && !options.fake && !options.tests) options.addon = options.fake = true
   try {
     await build(options)
+    if (isRunning && options.tests) process.exitCode = await runTests(options.tests)
   } catch (error) {
     process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`)
     process.exitCode = 1
