@@ -16,12 +16,14 @@ export function runAgentConformance(
   const timeout = options.clauseTimeoutMs ?? 30_000
   describe(`agent conformance: ${name}`, () => {
     afterAll(() => harness.close())
-    for (const [group, title] of Object.entries(agentGroups)) {
-      describe(`${group} ${title}`, () => {
+    for (const [group, groupTitle] of Object.entries(agentGroups)) {
+      describe(`${group} ${groupTitle}`, () => {
         for (const clause of agentClauses) {
           if (groupOf(clause) !== group) continue
-          test(`${clause.id} ${clause.sentence}`, { timeout }, async ({ skip }) => {
-            const reason = reasonToSkip(clause, harness)
+          const reason = reasonToSkip(clause, harness)
+          // In the title too: reports list titles, and a skip without its reason looks like an oversight.
+          const title = reason === null ? clause.sentence : `${clause.sentence} (skipped: ${reason})`
+          test(`${clause.id} ${title}`, { timeout }, async ({ skip }) => {
             if (reason !== null) return skip(reason)
             const outcome = await runAgentClause(clause.id, harness)
             if (outcome.kind === 'failed') throw outcome.error
