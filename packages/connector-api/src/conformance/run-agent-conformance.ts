@@ -22,7 +22,8 @@ export function runAgentConformance(
           if (groupOf(clause) !== group) continue
           const reason = reasonToSkip(clause, harness)
           // In the title too: reports list titles, and a skip without its reason looks like an oversight.
-          const title = reason === null ? clause.sentence : `${clause.sentence} (skipped: ${reason})`
+          const title =
+            reason === null ? clause.sentence : `${clause.sentence} (skipped: ${reason})`
           test(`${clause.id} ${title}`, { timeout }, async ({ skip }) => {
             if (reason !== null) return skip(reason)
             const outcome = await runAgentClause(clause.id, harness)
