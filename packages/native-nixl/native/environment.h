@@ -19,10 +19,11 @@ struct EnvironmentOptions {
 };
 
 /**
- * Sets each variable that is unset: UCX_DEBUG_SIGNO=0 (or it takes SIGHUP over), UCX_HANDLE_ERRORS=none,
- * UCX_NET_DEVICES=lo, UCX_WARN_UNUSED_ENV_VARS=n, UCX_LOG_FILE, UCX_PROTO_INFO=y. Does something once per
- * process; later calls change nothing. `log` receives the log file in force. kOutOfRange for a name
- * that isn't [A-Z0-9_]+ or a value with a zero byte.
+ * Sets each variable that is unset: UCX_DEBUG_SIGNO=0 (or UCX takes SIGHUP over), UCX_HANDLE_ERRORS=none,
+ * UCX_NET_DEVICES=lo, UCX_MEM_EVENTS=n (or it moves the heap's end beside running threads),
+ * UCX_WARN_UNUSED_ENV_VARS=n, UCX_LOG_FILE, UCX_PROTO_INFO=y. Does something once per process; later
+ * calls change nothing. `log` receives the log file in force. kOutOfRange for a name that isn't
+ * [A-Z0-9_]+ or a value with a zero byte.
  */
 Result applyEnvironment(const EnvironmentOptions& options, std::string* log);
 

@@ -257,6 +257,7 @@ TEST("environment: the user's values win, then ours; names are checked") {
   CHECK_EQ(std::string(getenv("UCX_PROTO_INFO")), "n");
   CHECK_EQ(std::string(getenv("UCX_DEBUG_SIGNO")), "0");
   CHECK_EQ(std::string(getenv("UCX_HANDLE_ERRORS")), "none");
+  CHECK_EQ(std::string(getenv("UCX_MEM_EVENTS")), "n");
   options.variables = {{"UCX_TLS", "tcp"}};
   options.logFile = "/tmp/other.log";
   REQUIRE(applyEnvironment(options, &log).ok());
