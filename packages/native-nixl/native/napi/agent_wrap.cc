@@ -250,7 +250,7 @@ Napi::Value AgentWrap::post(const Napi::CallbackInfo& info) {
   std::vector<PostView> posts;
   if (!readPosts(info[0], &posts)) return env.Undefined();
   std::vector<uint64_t> handles(posts.size());
-  const bool isWaitUntilPosted = info[1].ToBoolean();
+  const bool isWaitUntilPosted = readFlag(info[1]);
   const Result result =
       agent_->postAll(posts.data(), posts.size(), isWaitUntilPosted, handles.data());
   if (!result.ok()) return throwResult(env, result);
@@ -263,7 +263,7 @@ Napi::Value AgentWrap::post(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value AgentWrap::expectNotifications(const Napi::CallbackInfo& info) {
-  agent_->expectNotifications(info[0].ToBoolean());
+  agent_->expectNotifications(readFlag(info[0]));
   return info.Env().Undefined();
 }
 

@@ -1,6 +1,8 @@
 // Checks of what JS hands over. The TypeScript half is the only caller and checks forms itself, so a
 // failure here is a mistake of ours or of somebody who loads the binary directly: either way an
-// exception, never a crash. Each function returns false with a pending exception.
+// exception, never a crash. Each function returns false with a pending exception. Where the thread is
+// being terminated, reading an argument fails and gives an empty value, which has no environment to throw
+// in: then they only return false, and JS won't run again to see the difference.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +15,7 @@
 namespace kvferry {
 
 inline bool refuseType(Napi::Env env, const char* name, const char* expected) {
+  if (env == nullptr) return false;
   Napi::TypeError::New(env, std::string(name) + " must be " + expected)
       .ThrowAsJavaScriptException();
   return false;
@@ -33,6 +36,12 @@ inline bool readInteger(const Napi::Value& value, const char* name, uint64_t* ou
   Napi::RangeError::New(value.Env(), std::string(name) + " must be an integer, not a fraction")
       .ThrowAsJavaScriptException();
   return false;
+}
+
+/** False for anything that isn't `true`. Unlike a coercion it can't fail while a thread is terminated. */
+inline bool readFlag(const Napi::Value& value) {
+  bool flag = false;
+  return !value.IsEmpty() && napi_get_value_bool(value.Env(), value, &flag) == napi_ok && flag;
 }
 
 inline bool readString(const Napi::Value& value, const char* name, std::string* out) {

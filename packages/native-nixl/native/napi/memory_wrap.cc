@@ -25,7 +25,7 @@ MemoryWrap::MemoryWrap(const Napi::CallbackInfo& info) : ObjectWrap(info) {
   info.This().As<Napi::Object>().TypeTag(&kMemoryTag);
   uint64_t sizeBytes = 0;
   if (!readInteger(info[0], "sizeBytes", &sizeBytes)) return;
-  const Result result = HostMemory::allocate(sizeBytes, info[1].ToBoolean(), &memory_);
+  const Result result = HostMemory::allocate(sizeBytes, readFlag(info[1]), &memory_);
   if (!result.ok()) throwResult(info.Env(), result);
 }
 
@@ -35,6 +35,7 @@ std::shared_ptr<HostMemory> MemoryWrap::memoryOf(const Napi::Value& value, const
     return nullptr;
   }
   const MemoryWrap* wrap = Unwrap(value.As<Napi::Object>());
+  if (wrap == nullptr) return nullptr;
   if (!wrap->isFreed_) return wrap->memory_;
   Napi::RangeError::New(value.Env(), std::string(name) + " was freed").ThrowAsJavaScriptException();
   return nullptr;
