@@ -27,7 +27,8 @@ class BlockedSignals {
   BlockedSignals() {
     sigset_t all;
     sigfillset(&all);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigdelset(&all, fault);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP})
+      sigdelset(&all, fault);
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -58,9 +59,12 @@ AgentCore::AgentCore(AgentConfig agentConfig, CompletionSink& sink)
 
 Result AgentCore::checkIntake() const {
   switch (intake) {
-    case Intake::kOpen: return Result::success();
-    case Intake::kClosed: return Result::failure(Status::kClosed, "agent", "the agent is closed");
-    case Intake::kBroken: return Result::failure(Status::kBroken, "agent", "the agent is broken");
+    case Intake::kOpen:
+      return Result::success();
+    case Intake::kClosed:
+      return Result::failure(Status::kClosed, "agent", "the agent is closed");
+    case Intake::kBroken:
+      return Result::failure(Status::kBroken, "agent", "the agent is broken");
   }
   return Result::failure(Status::kBroken, "agent");
 }
@@ -88,7 +92,8 @@ Result Agent::create(AgentConfig config, CompletionSink& sink, std::unique_ptr<A
                      Ticket* ready) {
   const bool isNameUsable = !config.name.empty() && config.name.size() <= limits::kIdSizeBytesMax &&
                             config.name.find('\0') == std::string::npos;
-  if (!isNameUsable) return Result::outOfRange("agent", "the name must have 1 to 256 bytes, none zero");
+  if (!isNameUsable)
+    return Result::outOfRange("agent", "the name must have 1 to 256 bytes, none zero");
   if (config.api == nullptr) return Result::failure(Status::kUnavailable, "agent", "no library");
   auto core = std::make_shared<AgentCore>(std::move(config), sink);
   core->commandsInFlight = 1;
@@ -116,7 +121,8 @@ Result Agent::registerRegion(std::shared_ptr<HostMemory> memory, uint64_t offset
   region->address = memory->address() + offsetBytes;
   region->lengthBytes = lengthBytes;
   region->pin = MemoryPin(std::move(memory));
-  if (!region->pin) return Result::failure(Status::kClosed, "registerRegion", "the memory was freed");
+  if (!region->pin)
+    return Result::failure(Status::kClosed, "registerRegion", "the memory was freed");
   std::lock_guard<std::mutex> lock(core_->mutex);
   if (core_->regions.isFull()) {
     return Result::overLimit("registeredRegionCountMax", core_->regions.size(),

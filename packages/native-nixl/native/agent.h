@@ -1,11 +1,11 @@
-// One NIXL agent and the one thread that touches it. The binding calls the methods from the JS thread
-// (one thread at a time per agent); none waits for the network, except `postAll` with
-// `isWaitUntilPosted` and `shutdownNow`, both bounded. Handles are numbers below 2^53 with a kind and a
-// generation; a stale, foreign or wrong one is kInvalidHandle, never followed.
+// One NIXL agent and the one thread that touches it. The binding calls the methods from the JS
+// thread (one thread at a time per agent); none waits for the network, except `postAll` with
+// `isWaitUntilPosted` and `shutdownNow`, both bounded. Handles are numbers below 2^53 with a kind
+// and a generation; a stale, foreign or wrong one is kInvalidHandle, never followed.
 //
-// Wake model of the thread: nothing open and nothing expected = asleep on a condition variable, no CPU.
-// Something in flight or expected = it polls the library, first yielding, then with pauses that grow to
-// kPollPauseUsMax. NIXL's own progress thread is off.
+// Wake model of the thread: nothing open and nothing expected = asleep on a condition variable, no
+// CPU. Something in flight or expected = it polls the library, first yielding, then with pauses
+// that grow to kPollPauseUsMax. NIXL's own progress thread is off.
 //
 // It decides nothing: no retries, leases, matching or policy.
 #pragma once
@@ -70,7 +70,8 @@ struct PostView {
   bool hasNotification = false;
   const uint8_t* notification = nullptr;
   size_t notificationSizeBytes = 0;
-  /** From enqueueing. A post not yet handed to the network by then fails (final), instead of overdue. */
+  /** From enqueueing. A post not yet handed to the network by then fails (final), instead of
+   * overdue. */
   uint64_t deadlineMs = limits::kTransferDeadlineMs;
 };
 
@@ -93,7 +94,8 @@ struct TransferCompletion {
   Direction direction = Direction::kRead;
   /** Name of the peer's agent, for the error. */
   std::string peer;
-  /** Not ok for kFailed (kNixl, kDeadline, kClosed) and kOverdue (kDeadline; `value` = deadlineMs). */
+  /** Not ok for kFailed (kNixl, kDeadline, kClosed) and kOverdue (kDeadline; `value` = deadlineMs).
+   */
   Result result;
   double queuedUs = 0;
   double postUs = 0;
@@ -108,7 +110,8 @@ struct NotificationMessage {
   std::vector<uint8_t> message;
 };
 
-/** What `drain` hands over. Deliver transfers before commands: a close completes after its transfers. */
+/** What `drain` hands over. Deliver transfers before commands: a close completes after its
+ * transfers. */
 struct AgentEvents {
   std::vector<TransferCompletion> transfers;
   std::vector<NotificationMessage> notifications;
@@ -146,9 +149,9 @@ class AgentCore;
 class Agent {
  public:
   /**
-   * Starts the thread, which creates the NIXL agent and its backends; `ready` completes with the outcome
-   * (kNixl; the agent is then useless and only close remains). Everything may be called before that.
-   * The sink must outlive the Agent. kOutOfRange for the name.
+   * Starts the thread, which creates the NIXL agent and its backends; `ready` completes with the
+   * outcome (kNixl; the agent is then useless and only close remains). Everything may be called
+   * before that. The sink must outlive the Agent. kOutOfRange for the name.
    */
   static Result create(AgentConfig config, CompletionSink& sink, std::unique_ptr<Agent>* agent,
                        Ticket* ready);
@@ -164,30 +167,31 @@ class Agent {
   // All may also answer kLimit (commandsInFlightMax), kClosed, kBroken.
 
   /** kOutOfRange: bounds; kClosed: the memory was freed. Pins the memory until deregistered. */
-  Result registerRegion(std::shared_ptr<HostMemory> memory, uint64_t offsetBytes, uint64_t lengthBytes,
-                        Ticket* ticket);
+  Result registerRegion(std::shared_ptr<HostMemory> memory, uint64_t offsetBytes,
+                        uint64_t lengthBytes, Ticket* ticket);
   /** kBusy while a table uses it (a transfer uses tables). The handle is invalid from here on. */
   Result deregisterRegion(uint64_t region, Ticket* ticket);
   Result localMetadata(Ticket* ticket);
   /**
-   * kMessageInvalid: size. Completes with kMessageInvalid, kPeerMismatch, kNixl, kLimit, or kBusy: a peer
-   * of this name was removed or replaced, and a transfer with it is still open. Adding a name again
-   * replaces the peer: the older handle and its tables are forgotten.
+   * kMessageInvalid: size. Completes with kMessageInvalid, kPeerMismatch, kNixl, kLimit, or kBusy:
+   * a peer of this name was removed or replaced, and a transfer with it is still open. Adding a
+   * name again replaces the peer: the older handle and its tables are forgotten.
    */
-  Result addPeer(const uint8_t* metadata, size_t sizeBytes, std::string expectedName, Ticket* ticket);
+  Result addPeer(const uint8_t* metadata, size_t sizeBytes, std::string expectedName,
+                 Ticket* ticket);
   /**
-   * At once: handle and imported tables are invalid. Completes soon, also while transfers are open: they
-   * stay tracked, and the library forgets the peer only after the last. A handle that was removed before
-   * completes with ok; kInvalidHandle for one that never was a peer.
+   * At once: handle and imported tables are invalid. Completes soon, also while transfers are open:
+   * they stay tracked, and the library forgets the peer only after the last. A handle that was
+   * removed before completes with ok; kInvalidHandle for one that never was a peer.
    */
   Result removePeer(uint64_t peer, Ticket* ticket);
   /** kOutOfRange: size. Completes when handed to the network. */
   Result notify(uint64_t peer, const uint8_t* message, size_t sizeBytes, Ticket* ticket);
   /**
-   * No further intake (`signalFence`, `drain`, `counters`, `releaseBlockTable` still work). Waits for open
-   * transfers; posts that still wait for a fence at the deadline fail. If a transfer has no final status
-   * by then, agent and memory are leaked on purpose (`leakedTransfers`), because it may still write.
-   * A second call: kClosed.
+   * No further intake (`signalFence`, `drain`, `counters`, `releaseBlockTable` still work). Waits
+   * for open transfers; posts that still wait for a fence at the deadline fail. If a transfer has
+   * no final status by then, agent and memory are leaked on purpose (`leakedTransfers`), because it
+   * may still write. A second call: kClosed.
    */
   Result close(uint64_t deadlineMs, Ticket* ticket);
 
@@ -198,7 +202,8 @@ class Agent {
   /** kInvalidHandle; also for an imported table. */
   Result exportBlockTable(uint64_t table, std::vector<uint8_t>* exported) const;
   /** kMessageInvalid, kInvalidHandle (peer), kLimit. */
-  Result importBlockTable(uint64_t peer, const uint8_t* exported, size_t sizeBytes, uint64_t* table);
+  Result importBlockTable(uint64_t peer, const uint8_t* exported, size_t sizeBytes,
+                          uint64_t* table);
   Result describeBlockTable(uint64_t table, BlockTableDescription* description) const;
   /** Ok for a table that was released before (idempotent); kBusy while a transfer uses it. */
   Result releaseBlockTable(uint64_t table);
@@ -212,8 +217,8 @@ class Agent {
    * transfersInFlightMax (which counts completions not yet drained), drainingTransferCountMax,
    * blocksPerPostMax, descriptorsPerPostMax. `index` of the offending post is in `value` for
    * kOutOfRange and kInvalidHandle.
-   * `isWaitUntilPosted`: returns when the thread has posted them, at the latest at their deadline. Posts
-   * behind an unsignalled fence aren't waited for: only the waiting thread could signal it.
+   * `isWaitUntilPosted`: returns when the thread has posted them, at the latest at their deadline.
+   * Posts behind an unsignalled fence aren't waited for: only the waiting thread could signal it.
    */
   Result postAll(const PostView* posts, size_t count, bool isWaitUntilPosted, uint64_t* handles);
 
@@ -224,10 +229,10 @@ class Agent {
   void drain(AgentEvents* events);
 
   /**
-   * For the end of the environment: stops intake, gives open transfers `waitMs` to end, destroys the
-   * agent, joins. If that doesn't end in time (a call of the library blocks, a transfer never ends),
-   * thread, agent and pinned memory are leaked on purpose. No notify after it returns. Idempotent.
-   * True: the thread ended and nothing was leaked.
+   * For the end of the environment: stops intake, gives open transfers `waitMs` to end, destroys
+   * the agent, joins. If that doesn't end in time (a call of the library blocks, a transfer never
+   * ends), thread, agent and pinned memory are leaked on purpose. No notify after it returns.
+   * Idempotent. True: the thread ended and nothing was leaked.
    */
   bool shutdownNow(uint64_t waitMs);
 

@@ -1,6 +1,6 @@
-// What an Agent is made of: the registry of handles (under one mutex), the queue to the thread, and the
-// completions from it. Shared by the JS side (agent*.cc) and the thread (agent_thread.cc), so that it
-// lives until both are done with it. The mutex is never held across a call of the library.
+// What an Agent is made of: the registry of handles (under one mutex), the queue to the thread, and
+// the completions from it. Shared by the JS side (agent*.cc) and the thread (agent_thread.cc), so
+// that it lives until both are done with it. The mutex is never held across a call of the library.
 #pragma once
 
 #include <atomic>
@@ -53,7 +53,8 @@ class AgentCore {
   Result checkIntake() const;
   /** `checkIntake`, the bound on commands, and a new ticket. Needs the lock. */
   Result openTicket(Ticket* ticket);
-  /** Takes the ticket back if the queue is full (it can't be: its bounds add up). Needs the lock. */
+  /** Takes the ticket back if the queue is full (it can't be: its bounds add up). Needs the lock.
+   */
   Result enqueue(Command command);
 
   /** Under the lock: the handle and the imported tables are gone. */

@@ -1,5 +1,5 @@
-// The JS side of an agent: posts. Checks and copies on the caller's thread (so a wrong post throws where
-// it was made), then enqueues all of them or none.
+// The JS side of an agent: posts. Checks and copies on the caller's thread (so a wrong post throws
+// where it was made), then enqueues all of them or none.
 #include <cmath>
 #include <string>
 #include <utility>
@@ -23,10 +23,11 @@ bool toSafeInteger(double value, uint64_t* integer) {
 
 /** Copies a side out of the caller's arrays; its bounds are checked later, by the plan. */
 Result copySide(const SideView& view, std::shared_ptr<TableEntry> entry, OwnedSide* side) {
-  const uint64_t countMax = view.isSegments ? limits::kSegmentsPerPostMax : limits::kBlocksPerPostMax;
+  const uint64_t countMax =
+      view.isSegments ? limits::kSegmentsPerPostMax : limits::kBlocksPerPostMax;
   if (view.count > countMax) {
-    return Result::overLimit(view.isSegments ? "segmentsPerPostMax" : "blocksPerPostMax", view.count,
-                             countMax);
+    return Result::overLimit(view.isSegments ? "segmentsPerPostMax" : "blocksPerPostMax",
+                             view.count, countMax);
   }
   side->entry = std::move(entry);
   side->isSegments = view.isSegments;
@@ -44,16 +45,18 @@ Result copySide(const SideView& view, std::shared_ptr<TableEntry> entry, OwnedSi
   return Result::success();
 }
 
-/** Builds the transfer of one post. Needs the lock; changes nothing in the core but scratch memory. */
+/** Builds the transfer of one post. Needs the lock; changes nothing in the core but scratch memory.
+ */
 Result prepareTransfer(HandleTable<std::shared_ptr<Peer>>& peers,
-                              HandleTable<std::shared_ptr<TableEntry>>& tables, PlanScratch& scratch,
-                              const FenceSet& fences, const PostView& post, Transfer* transfer) {
+                       HandleTable<std::shared_ptr<TableEntry>>& tables, PlanScratch& scratch,
+                       const FenceSet& fences, const PostView& post, Transfer* transfer) {
   const std::shared_ptr<Peer>* peer = peers.find(post.peer);
   if (peer == nullptr) return invalidHandle("peer");
   const std::shared_ptr<TableEntry>* local = tables.find(post.local.table);
   if (local == nullptr || !(*local)->isLocal()) return invalidHandle("block table of our own");
   const std::shared_ptr<TableEntry>* remote = tables.find(post.remote.table);
-  if (remote == nullptr || (*remote)->peer != post.peer) return invalidHandle("block table of the peer");
+  if (remote == nullptr || (*remote)->peer != post.peer)
+    return invalidHandle("block table of the peer");
   if (post.hasFence && !fences.wasMade(post.fence)) return invalidHandle("fence");
   if (post.hasNotification && post.notificationSizeBytes > limits::kNotificationSizeBytesMax) {
     return Result::outOfRange("post", "the notification is over 512 bytes");
@@ -66,11 +69,12 @@ Result prepareTransfer(HandleTable<std::shared_ptr<Peer>>& peers,
   transfer->fence = post.hasFence && fences.open.count(post.fence) > 0 ? post.fence : 0;
   transfer->hasNotification = post.hasNotification;
   if (post.hasNotification) {
-    transfer->notification.assign(post.notification, post.notification + post.notificationSizeBytes);
+    transfer->notification.assign(post.notification,
+                                  post.notification + post.notificationSizeBytes);
   }
   transfer->deadlineMs = post.deadlineMs;
-  return checkPost(transfer->local.view(), transfer->remote.view(), post.direction == Direction::kRead,
-                   scratch, &transfer->completion.bytes);
+  return checkPost(transfer->local.view(), transfer->remote.view(),
+                   post.direction == Direction::kRead, scratch, &transfer->completion.bytes);
 }
 
 }  // namespace

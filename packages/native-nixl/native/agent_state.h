@@ -1,5 +1,6 @@
-// The records that the JS side and the agent's thread share. Fields are marked with who may touch them:
-// [const] set before sharing, [lock] under the core's mutex, [thread] only the agent's thread.
+// The records that the JS side and the agent's thread share. Fields are marked with who may touch
+// them: [const] set before sharing, [lock] under the core's mutex, [thread] only the agent's
+// thread.
 #pragma once
 
 #include <chrono>
@@ -28,21 +29,21 @@ inline MonotonicTime deadlineAfter(MonotonicTime now, uint64_t ms) {
 }
 
 struct Region {
-  uint64_t handle = 0;      // [const] once in the table
-  MemoryPin pin;            // [thread] reset when deregistered
-  uint64_t address = 0;     // [const]
-  uint64_t lengthBytes = 0; // [const]
-  bool isRegistered = false; // [lock]
-  bool isLeaving = false;    // [lock] deregistration is enqueued
-  uint64_t tableCount = 0;   // [lock]
-  NixlRegistrationList list; // [thread]
+  uint64_t handle = 0;        // [const] once in the table
+  MemoryPin pin;              // [thread] reset when deregistered
+  uint64_t address = 0;       // [const]
+  uint64_t lengthBytes = 0;   // [const]
+  bool isRegistered = false;  // [lock]
+  bool isLeaving = false;     // [lock] deregistration is enqueued
+  uint64_t tableCount = 0;    // [lock]
+  NixlRegistrationList list;  // [thread]
 };
 
 struct Peer {
-  uint64_t handle = 0;       // [lock]
-  std::string name;          // [const]
-  bool isRemoved = false;    // [lock]
-  uint64_t openTransfers = 0; // [lock] enqueued and without final status
+  uint64_t handle = 0;         // [lock]
+  std::string name;            // [const]
+  bool isRemoved = false;      // [lock]
+  uint64_t openTransfers = 0;  // [lock] enqueued and without final status
 };
 
 struct TableEntry {

@@ -1,5 +1,5 @@
-// The JS side of an agent: block tables and fences. All synchronous, none reaches the thread (except
-// that a signalled fence wakes it).
+// The JS side of an agent: block tables and fences. All synchronous, none reaches the thread
+// (except that a signalled fence wakes it).
 #include <algorithm>
 #include <utility>
 
@@ -31,8 +31,8 @@ Result Agent::declareBlockTable(const std::vector<BlockRegionSpec>& specs, uint6
     }
     const auto same = std::find(entry->regions.begin(), entry->regions.end(), *region);
     const auto registration = static_cast<uint64_t>(same - entry->regions.begin());
-    regions.push_back({address, spec.blockSizeBytes, spec.blockStrideBytes, spec.blockCount,
-                       registration});
+    regions.push_back(
+        {address, spec.blockSizeBytes, spec.blockStrideBytes, spec.blockCount, registration});
     entry->regions.push_back(*region);
   }
   Result made = makeBlockTable(std::move(regions), &entry->table);
@@ -46,7 +46,8 @@ Result Agent::declareBlockTable(const std::vector<BlockRegionSpec>& specs, uint6
     }
   }
   if (core_->tables.isFull()) {
-    return Result::overLimit("blockTableCountMax", core_->tables.size(), limits::kBlockTableCountMax);
+    return Result::overLimit("blockTableCountMax", core_->tables.size(),
+                             limits::kBlockTableCountMax);
   }
   for (const auto& region : entry->regions) region->tableCount += 1;
   *handle = core_->tables.insert(std::move(entry));
@@ -73,7 +74,8 @@ Result Agent::importBlockTable(uint64_t peer, const uint8_t* exported, size_t si
   Result decoded = decodeBlockTable(exported, sizeBytes, &entry->table);
   if (!decoded.ok()) return decoded;
   if (core_->tables.isFull()) {
-    return Result::overLimit("blockTableCountMax", core_->tables.size(), limits::kBlockTableCountMax);
+    return Result::overLimit("blockTableCountMax", core_->tables.size(),
+                             limits::kBlockTableCountMax);
   }
   entry->peer = peer;
   *handle = core_->tables.insert(std::move(entry));

@@ -13,8 +13,8 @@ namespace {
 /** For so long after something happened the thread only yields between polls. */
 constexpr std::chrono::microseconds kYieldTime{50};
 /**
- * A poll that took longer than this may have moved data, and more is likely to follow at once. Or the
- * thread was only preempted: so it takes two such polls close together to count as activity.
+ * A poll that took longer than this may have moved data, and more is likely to follow at once. Or
+ * the thread was only preempted: so it takes two such polls close together to count as activity.
  */
 constexpr std::chrono::microseconds kIdlePollTime{10};
 constexpr std::chrono::nanoseconds kIdlePollTimePerTransfer{500};
@@ -32,8 +32,8 @@ std::chrono::microseconds pauseAfter(MonotonicClock::duration quiet) {
 }
 
 /**
- * What must outlive its thread, because the library may still write through it. Reachable for ever, so
- * that leak checkers see intent.
+ * What must outlive its thread, because the library may still write through it. Reachable for ever,
+ * so that leak checkers see intent.
  */
 void leakForEver(std::unique_ptr<AgentThread> thread) {
   static auto* mutex = new std::mutex;
@@ -56,7 +56,8 @@ void runAgentThread(std::shared_ptr<AgentCore> core, Ticket ready) {
     leakForEver(std::move(thread));
   }
   {
-    // Notified under the lock: whoever waits may destroy what it waits on as soon as it sees the flag.
+    // Notified under the lock: whoever waits may destroy what it waits on as soon as it sees the
+    // flag.
     std::lock_guard<std::mutex> lock(core->endMutex);
     core->hasEnded = true;
     core->hasLeaked = !isClean;
@@ -88,8 +89,8 @@ bool AgentThread::run(Ticket ready) {
 void AgentThread::takeCommands() {
   if (!core_->queue.hasItems()) return;
   core_->queue.takeAll(&batch_);
-  // Posts may copy for milliseconds each; what ends meanwhile should not wait for the whole batch. But
-  // a poll looks at everything that is open: after each post it would cost more than the posts.
+  // Posts may copy for milliseconds each; what ends meanwhile should not wait for the whole batch.
+  // But a poll looks at everything that is open: after each post it would cost more than the posts.
   MonotonicTime nextPoll = MonotonicClock::now() + kPollWhilePosting;
   for (Command& command : batch_) {
     std::visit([this](auto& each) { execute(each); }, command);
@@ -173,8 +174,8 @@ bool AgentThread::isFinished(bool* isClean) {
   if (*isClean) {
     takeDown();
   } else {
-    completion.result = Result::failure(Status::kDeadline, "close",
-                                        "transfers have no final status; their memory stays pinned");
+    completion.result = Result::failure(
+        Status::kDeadline, "close", "transfers have no final status; their memory stays pinned");
     completion.result.value = completion.leakedTransfers;
   }
   if (closeTicket_ != 0) core_->completions.push(std::move(completion));
@@ -190,9 +191,8 @@ void AgentThread::takeDown() {
   std::vector<std::shared_ptr<Region>> regions;
   {
     std::lock_guard<std::mutex> lock(core_->mutex);
-    core_->regions.forEach([&](uint64_t, const std::shared_ptr<Region>& region) {
-      regions.push_back(region);
-    });
+    core_->regions.forEach(
+        [&](uint64_t, const std::shared_ptr<Region>& region) { regions.push_back(region); });
   }
   for (const auto& region : regions) {
     if (agent_ && region->list) api().deregister_mem(agent_.get(), region->list.get(), nullptr);

@@ -1,6 +1,6 @@
-// The one thread that touches the library: it makes the agent, runs commands in order, posts, polls, and
-// takes everything down again. Nothing outside calls into it; it takes from the core's queue and pushes
-// to the core's completions. See agent.h for when it sleeps and when it polls.
+// The one thread that touches the library: it makes the agent, runs commands in order, posts,
+// polls, and takes everything down again. Nothing outside calls into it; it takes from the core's
+// queue and pushes to the core's completions. See agent.h for when it sleeps and when it polls.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,8 @@ class AgentThread {
   AgentThread(const AgentThread&) = delete;
   AgentThread& operator=(const AgentThread&) = delete;
 
-  /** Until closed. True: all was taken down. False: something may still write; this must be leaked. */
+  /** Until closed. True: all was taken down. False: something may still write; this must be leaked.
+   */
   bool run(Ticket ready);
 
  private:
@@ -63,11 +64,12 @@ class AgentThread {
   void noteActivity() noexcept { lastActivity_ = MonotonicClock::now(); }
   /** Also a broken agent owes its open transfers their final status. */
   bool isPolling() const {
-    return !active_.empty() ||
-           (isReady_ && (core_->isNotificationExpected.load() || isFlushing()));
+    return !active_.empty() || (isReady_ && (core_->isNotificationExpected.load() || isFlushing()));
   }
   bool isFlushing() const { return MonotonicClock::now() < flushEnd_; }
-  void startFlush() { flushEnd_ = MonotonicClock::now() + std::chrono::milliseconds(limits::kFlushMs); }
+  void startFlush() {
+    flushEnd_ = MonotonicClock::now() + std::chrono::milliseconds(limits::kFlushMs);
+  }
 
   const std::shared_ptr<AgentCore> core_;
   DescriptorWatch descriptors_;

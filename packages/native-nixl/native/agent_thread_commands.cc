@@ -139,7 +139,8 @@ Result AgentThread::addPeer(const AddPeerCommand& command, uint64_t* handle) {
   return loaded;
 }
 
-/** Makes room for a peer of this name: the library refuses new metadata for a name that it knows. */
+/** Makes room for a peer of this name: the library refuses new metadata for a name that it knows.
+ */
 Result AgentThread::replacePeer(const std::string& name) {
   const auto known = loadedPeers_.find(name);
   if (known == loadedPeers_.end()) return Result::success();
@@ -163,7 +164,8 @@ Result AgentThread::loadPeer(const AddPeerCommand& command) {
   const std::string name = nameFound != nullptr ? nameFound : "";
   std::free(nameFound);
   if (loaded != kNixlSuccess) {
-    // What it understood before it failed stays, and would make it refuse good metadata of that name.
+    // What it understood before it failed stays, and would make it refuse good metadata of that
+    // name.
     if (loadedPeers_.count(command.expectedName) == 0) {
       api().invalidate_remote_md(agent_.get(), command.expectedName.c_str());
     }
@@ -213,10 +215,10 @@ void AgentThread::execute(NotifyCommand& command) {
       std::lock_guard<std::mutex> lock(core_->mutex);
       isRemoved = command.peer->isRemoved;
     }
-    const int status = isRemoved ? kNixlNotFound
-                                 : api().gen_notif(agent_.get(), command.peer->name.c_str(),
-                                                   command.message.data(), command.message.size(),
-                                                   nullptr);
+    const int status =
+        isRemoved ? kNixlNotFound
+                  : api().gen_notif(agent_.get(), command.peer->name.c_str(),
+                                    command.message.data(), command.message.size(), nullptr);
     if (status < 0) result = Result::nixlFailure("gen_notif", status);
     startFlush();
   }
@@ -239,7 +241,8 @@ void AgentThread::takeNotifications() {
   core_->counters.polls += 1;
   if (status < 0) {
     pollFailures_ += 1;
-    if (pollFailures_ >= limits::kPollFailuresMax) breakDown(Result::nixlFailure("get_notifs", status));
+    if (pollFailures_ >= limits::kPollFailuresMax)
+      breakDown(Result::nixlFailure("get_notifs", status));
     return;
   }
   pollFailures_ = 0;

@@ -1,6 +1,6 @@
 // The agent's thread: transfers from the queue to their final status. The rule that everything here
-// serves: memory, tables and peers stay in use until the library has answered a final status, because a
-// posted transfer goes on writing whatever is released, deregistered or removed.
+// serves: memory, tables and peers stay in use until the library has answered a final status,
+// because a posted transfer goes on writing whatever is released, deregistered or removed.
 #include <utility>
 
 #include "agent_thread.h"
@@ -166,7 +166,8 @@ void AgentThread::reportOverdue(const Transfer& transfer) {
   core_->completions.push(std::move(completion));
 }
 
-void AgentThread::finish(std::unique_ptr<Transfer> transfer, TransferOutcome outcome, Result result) {
+void AgentThread::finish(std::unique_ptr<Transfer> transfer, TransferOutcome outcome,
+                         Result result) {
   const MonotonicTime now = MonotonicClock::now();
   transfer->request.release();
   bool isPeerGone = false;

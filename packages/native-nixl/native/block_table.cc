@@ -83,7 +83,8 @@ Result makeBlockTable(std::vector<BlockRegion> regions, BlockTable* table) {
     Result checked = checkRegion(regions[i], i);
     if (!checked.ok()) return checked;
     if (regions[i].registration >= regions.size()) return bad("no such registration");
-    if (regions[i].blockCount != regions[0].blockCount) return bad("block counts of regions differ");
+    if (regions[i].blockCount != regions[0].blockCount)
+      return bad("block counts of regions differ");
     // Sizes are below 2^53 and regions at most 2^10: no wrap.
     bytesPerBlock += regions[i].blockSizeBytes;
   }
@@ -121,7 +122,8 @@ Result decodeBlockTable(const uint8_t* bytes, size_t sizeBytes, BlockTable* tabl
   if (get(bytes + 6, 2) != 0 || get(bytes + 12, 4) != 0) return invalid("reserved bytes are set");
   const uint64_t count = get(bytes + 8, 4);
   if (count == 0 || count > limits::kRegionCountMax) return invalid("region count");
-  if (sizeBytes != kHeaderBytes + count * kRegionBytes) return invalid("size and region count differ");
+  if (sizeBytes != kHeaderBytes + count * kRegionBytes)
+    return invalid("size and region count differ");
   std::vector<BlockRegion> regions(count);
   for (size_t i = 0; i < count; i++) {
     const uint8_t* at = bytes + kHeaderBytes + i * kRegionBytes;

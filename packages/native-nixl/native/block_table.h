@@ -1,6 +1,6 @@
-// Where blocks lie in memory, own or a peer's, and its form on the wire. Pure values: whoever made one
-// through `makeBlockTable` or `decodeBlockTable` may compute any address in it without a check, because
-// nothing in it wraps, is empty, or overlaps. Any thread.
+// Where blocks lie in memory, own or a peer's, and its form on the wire. Pure values: whoever made
+// one through `makeBlockTable` or `decodeBlockTable` may compute any address in it without a check,
+// because nothing in it wraps, is empty, or overlaps. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,9 @@ struct BlockRegion {
   uint64_t registration = 0;
 
   /** From the start of block 0 to the end of the last block. */
-  uint64_t spanBytes() const noexcept { return (blockCount - 1) * blockStrideBytes + blockSizeBytes; }
+  uint64_t spanBytes() const noexcept {
+    return (blockCount - 1) * blockStrideBytes + blockSizeBytes;
+  }
 };
 
 struct BlockTable {
@@ -35,8 +37,8 @@ struct BlockTable {
 };
 
 /**
- * kOutOfRange: no region, zero sizes or counts, a stride below its size, counts that differ, addresses
- * that wrap, blocks that overlap. kLimit: regionCountMax, blockCountMax.
+ * kOutOfRange: no region, zero sizes or counts, a stride below its size, counts that differ,
+ * addresses that wrap, blocks that overlap. kLimit: regionCountMax, blockCountMax.
  */
 Result makeBlockTable(std::vector<BlockRegion> regions, BlockTable* table);
 

@@ -1,5 +1,6 @@
-// The way into the agent's thread: a bounded queue that never blocks the pushing side, and the place
-// where the taking side sleeps. One mutex, held for moments. Any thread pushes and wakes; one takes.
+// The way into the agent's thread: a bounded queue that never blocks the pushing side, and the
+// place where the taking side sleeps. One mutex, held for moments. Any thread pushes and wakes; one
+// takes.
 #pragma once
 
 #include <atomic>
@@ -22,8 +23,9 @@ class CommandQueue {
   CommandQueue& operator=(const CommandQueue&) = delete;
 
   /**
-   * All or none; false: no room, and `items` is untouched. If `*isNotifyDue`, the caller calls `notify`
-   * once it has let go of its own locks: the taker needs them, and would wake only to wait.
+   * All or none; false: no room, and `items` is untouched. If `*isNotifyDue`, the caller calls
+   * `notify` once it has let go of its own locks: the taker needs them, and would wake only to
+   * wait.
    */
   bool pushAll(std::vector<T>&& items, bool* isNotifyDue) {
     std::lock_guard<std::mutex> lock(mutex_);

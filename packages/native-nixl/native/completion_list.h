@@ -1,6 +1,6 @@
-// The way out of the agent's thread: what is done and not yet drained. Tells the sink once per batch.
-// Bounded: transfers and commands by the limits on what is in flight, notifications by a backlog whose
-// oldest entries are dropped and counted.
+// The way out of the agent's thread: what is done and not yet drained. Tells the sink once per
+// batch. Bounded: transfers and commands by the limits on what is in flight, notifications by a
+// backlog whose oldest entries are dropped and counted.
 #pragma once
 
 #include <cstdint>

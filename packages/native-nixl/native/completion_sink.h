@@ -1,6 +1,7 @@
-// How the native half says "there is something to drain". Implemented by the binding (one thread-safe
-// function) and by tests. Called from threads of ours, only when a done list goes from empty to
-// non-empty, and never after the `shutdownNow` or the destructor of the caller has returned.
+// How the native half says "there is something to drain". Implemented by the binding (one
+// thread-safe function) and by tests. Called from threads of ours, only when a done list goes from
+// empty to non-empty, and never after the `shutdownNow` or the destructor of the caller has
+// returned.
 #pragma once
 
 namespace kvferry {

@@ -37,9 +37,9 @@ std::vector<int> openDescriptors() {
 }
 
 /**
- * Sockets, pipes, event and epoll descriptors, and files without a name (shared memory of UCX). Named
- * files are left alone: someone may mean to hand them to a child. Read from the link, not from the
- * descriptor, which another thread may be closing.
+ * Sockets, pipes, event and epoll descriptors, and files without a name (shared memory of UCX).
+ * Named files are left alone: someone may mean to hand them to a child. Read from the link, not
+ * from the descriptor, which another thread may be closing.
  */
 bool isNameless(int descriptor) {
   char target[256];
@@ -48,8 +48,8 @@ bool isNameless(int descriptor) {
   if (length <= 0) return false;
   const std::string_view name(target, static_cast<size_t>(length));
   constexpr std::string_view kDeleted = " (deleted)";
-  const bool isDeleted = name.size() > kDeleted.size() &&
-                         name.substr(name.size() - kDeleted.size()) == kDeleted;
+  const bool isDeleted =
+      name.size() > kDeleted.size() && name.substr(name.size() - kDeleted.size()) == kDeleted;
   return name[0] != '/' || isDeleted;
 }
 
@@ -72,8 +72,9 @@ Result applyEnvironment(const EnvironmentOptions& options, std::string* log) {
     setDefault("UCX_DEBUG_SIGNO", "0");
     setDefault("UCX_HANDLE_ERRORS", "none");
     setDefault("UCX_NET_DEVICES", "lo");
-    // UCX tests its hooks by moving the end of the heap up and down again. What another thread's malloc
-    // put there in between is gone: a crash in one start of 150. Nor does it patch libc then.
+    // UCX tests its hooks by moving the end of the heap up and down again. What another thread's
+    // malloc put there in between is gone: a crash in one start of 150. Nor does it patch libc
+    // then.
     setDefault("UCX_MEM_EVENTS", "n");
     setDefault("UCX_WARN_UNUSED_ENV_VARS", "n");
     setDefault("UCX_PROTO_INFO", "y");

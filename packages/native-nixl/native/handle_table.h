@@ -1,6 +1,6 @@
-// A bounded table whose entries are named by numbers that JS can hold exactly: 20 bits of index, 30 bits
-// of generation, 3 bits of kind. A handle that is stale, of another kind or of another agent finds
-// nothing (generations start at a salt). Not synchronised: the owner locks.
+// A bounded table whose entries are named by numbers that JS can hold exactly: 20 bits of index, 30
+// bits of generation, 3 bits of kind. A handle that is stale, of another kind or of another agent
+// finds nothing (generations start at a salt). Not synchronised: the owner locks.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@ class HandleTable {
   static constexpr size_t kCapacityMax = size_t{1} << kIndexBits;
 
   HandleTable(HandleKind kind, size_t capacity, uint64_t salt)
-      : kind_(kind), capacity_(capacity < kCapacityMax ? capacity : kCapacityMax),
+      : kind_(kind),
+        capacity_(capacity < kCapacityMax ? capacity : kCapacityMax),
         salt_(salt & kGenerationMask) {}
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;

@@ -22,8 +22,8 @@ Result HostMemory::allocate(uint64_t sizeBytes, bool isHuge, std::shared_ptr<Hos
   const uint64_t mappedBytes = roundUp(sizeBytes, kAlignmentBytes);
   // One alignment unit more, so that an aligned range lies inside; the rest is given back at once.
   const uint64_t reservedBytes = mappedBytes + kAlignmentBytes;
-  void* reserved = mmap(nullptr, reservedBytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* reserved =
+      mmap(nullptr, reservedBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (reserved == MAP_FAILED) {
     Result result = Result::overLimit("memorySizeBytes", sizeBytes, 0);
     result.detail = "the system has no memory of this size";
@@ -37,7 +37,8 @@ Result HostMemory::allocate(uint64_t sizeBytes, bool isHuge, std::shared_ptr<Hos
     munmap(reinterpret_cast<void*>(aligned + mappedBytes), end - (aligned + mappedBytes));
   }
   auto* data = reinterpret_cast<uint8_t*>(aligned);
-  // Advice only: a kernel without huge pages answers an error, and small pages are right, just slower.
+  // Advice only: a kernel without huge pages answers an error, and small pages are right, just
+  // slower.
   madvise(data, mappedBytes, isHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   memory->reset(new HostMemory(data, sizeBytes, mappedBytes));
   return Result::success();

@@ -1,6 +1,6 @@
-// Transfer memory of the host: private anonymous pages, 2 MiB-aligned and zeroed, on huge pages when the
-// system has them (page pinning dominates same-host copies; huge pages double the bandwidth). A pin
-// keeps the pages mapped: registrations and kernel jobs hold one. Any thread.
+// Transfer memory of the host: private anonymous pages, 2 MiB-aligned and zeroed, on huge pages
+// when the system has them (page pinning dominates same-host copies; huge pages double the
+// bandwidth). A pin keeps the pages mapped: registrations and kernel jobs hold one. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ namespace kvferry {
 
 class HostMemory {
  public:
-  /** kLimit (`memorySizeBytes`) for a size of 0, over 2^53 - 1, or when the system has none left. */
+  /** kLimit (`memorySizeBytes`) for a size of 0, over 2^53 - 1, or when the system has none left.
+   */
   static Result allocate(uint64_t sizeBytes, bool isHuge, std::shared_ptr<HostMemory>* memory);
 
   /** The last owner is gone; nothing can be pinned any more (pins are held by owners). */

@@ -15,7 +15,8 @@
 namespace kvferry {
 namespace {
 
-/** Bytes of one batch: long enough to hide the hand-over, short enough to share a job out evenly. */
+/** Bytes of one batch: long enough to hide the hand-over, short enough to share a job out evenly.
+ */
 constexpr uint64_t kBatchBytes = 256 * 1024;
 constexpr uint64_t kBatchSlotsMin = 8;
 constexpr uint64_t kBatchSlotsMax = 4'096;
@@ -36,9 +37,9 @@ Result badJob(std::string detail) { return Result::outOfRange("kernel", std::mov
 
 Result checkRegion(const KernelRegion& region, const KernelJob& job, size_t index) {
   const std::string where = "region " + std::to_string(index) + ": ";
-  const bool isSlotWhole =
-      region.blockSizeBytes > 0 && region.blockSizeBytes % job.blockTokens == 0 &&
-      region.blockSizeBytes / job.blockTokens % 8 == 0;
+  const bool isSlotWhole = region.blockSizeBytes > 0 &&
+                           region.blockSizeBytes % job.blockTokens == 0 &&
+                           region.blockSizeBytes / job.blockTokens % 8 == 0;
   if (!isSlotWhole) return badJob(where + "a slot must be a positive multiple of 8 bytes");
   if (job.kind == KernelKind::kExpect) return Result::success();
   if (region.memory == nullptr) return badJob(where + "no memory");
@@ -62,7 +63,8 @@ Result checkRegion(const KernelRegion& region, const KernelJob& job, size_t inde
 
 Result checkSlots(const KernelJob& job) {
   uint64_t blockCount = limits::kBlockCountMax;
-  for (const KernelRegion& region : job.regions) blockCount = std::min(blockCount, region.blockCount);
+  for (const KernelRegion& region : job.regions)
+    blockCount = std::min(blockCount, region.blockCount);
   bool isAscending = true;
   uint64_t previous = 0;
   for (size_t i = 0; i < job.blockIds.size(); i++) {
@@ -100,7 +102,8 @@ Result checkJob(const KernelJob& job) {
   if (count > limits::kSlotsPerKernelJobMax) {
     return Result::overLimit("slotsPerKernelJobMax", count, limits::kSlotsPerKernelJobMax);
   }
-  if (hasSlots && job.offsets.size() != count) return badJob("block ids and offsets differ in length");
+  if (hasSlots && job.offsets.size() != count)
+    return badJob("block ids and offsets differ in length");
   if (hasSeeds && job.seeds.size() != count) return badJob("slots and seeds differ in length");
   for (size_t i = 0; i < job.regions.size(); i++) {
     Result checked = checkRegion(job.regions[i], job, i);
@@ -111,7 +114,8 @@ Result checkJob(const KernelJob& job) {
 
 uint64_t slotsPerBatch(const KernelJob& job) {
   uint64_t bytesPerSlot = 0;
-  for (const KernelRegion& region : job.regions) bytesPerSlot += region.blockSizeBytes / job.blockTokens;
+  for (const KernelRegion& region : job.regions)
+    bytesPerSlot += region.blockSizeBytes / job.blockTokens;
   return std::clamp(kBatchBytes / bytesPerSlot, kBatchSlotsMin, kBatchSlotsMax);
 }
 

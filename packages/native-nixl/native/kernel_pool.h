@@ -1,7 +1,7 @@
-// A few threads that run kernels (kernels.h) over host memory, off the JS thread. Jobs are split into
-// batches of slots, so one job uses all threads. Called from the JS thread; results are taken with
-// `drain` after the sink was notified. Memory is pinned while a job is queued or runs. Knows no layout
-// names and no engines.
+// A few threads that run kernels (kernels.h) over host memory, off the JS thread. Jobs are split
+// into batches of slots, so one job uses all threads. Called from the JS thread; results are taken
+// with `drain` after the sink was notified. Memory is pinned while a job is queued or runs. Knows
+// no layout names and no engines.
 #pragma once
 
 #include <cstddef>
@@ -55,8 +55,9 @@ class KernelPool {
 
   /**
    * Checks everything, then enqueues. kOutOfRange: a block size that isn't a positive multiple of
-   * 8 * blockTokens, a stride below it, a region beyond its memory, ids, offsets or lengths out of range,
-   * a slot named twice by kFill (two threads would write it); kClosed: a memory is freed; kLimit.
+   * 8 * blockTokens, a stride below it, a region beyond its memory, ids, offsets or lengths out of
+   * range, a slot named twice by kFill (two threads would write it); kClosed: a memory is freed;
+   * kLimit.
    */
   Result submit(KernelJob job, uint64_t* ticket);
 

@@ -13,7 +13,8 @@ namespace {
 constexpr uint64_t kRegionFactor = 0xD6E8FEB86659FD93;
 constexpr uint64_t kHashFactor = 0x9FB21C651E98DF25;
 
-/** Slots worked on at once: enough to hide the latency of the chain, few enough for the registers. */
+/** Slots worked on at once: enough to hide the latency of the chain, few enough for the registers.
+ */
 constexpr size_t kDigestLanes = 8;
 constexpr size_t kFillLanes = 4;
 
@@ -34,12 +35,12 @@ inline uint64_t loadWord(const uint8_t* at) noexcept {
 
 inline void storeWord(uint8_t* at, uint64_t word) noexcept { std::memcpy(at, &word, sizeof word); }
 
-// The lanes are written out by fold expressions, so that every `[Lane]` is a constant and the arrays
-// become registers at any optimisation level that compilers use for libraries.
+// The lanes are written out by fold expressions, so that every `[Lane]` is a constant and the
+// arrays become registers at any optimisation level that compilers use for libraries.
 
 template <size_t... Lane>
-inline void digestLanes(const uint8_t* const* slots, uint64_t start, size_t wordCount, uint64_t* sums,
-                        std::index_sequence<Lane...>) noexcept {
+inline void digestLanes(const uint8_t* const* slots, uint64_t start, size_t wordCount,
+                        uint64_t* sums, std::index_sequence<Lane...>) noexcept {
   const uint8_t* const at[] = {slots[Lane]...};
   uint64_t hash[] = {(static_cast<void>(Lane), start)...};
   for (size_t j = 0; j < wordCount; j++) {

@@ -2,12 +2,12 @@
 // in-memory agent's of `connector-api/testing`. Any thread; no memory is owned here.
 //
 //   splitmix64(x): x += G; z = x; z = (z ^ z >> 30) * A; z = (z ^ z >> 27) * B; z ^ z >> 31
-//   content of a slot in region r: base = splitmix64(seed ^ (r + 1) * R); word j = splitmix64(base + j * G)
-//   slotHash: h = splitmix64(r + 1); for each word w: h = (h ^ w) * M; h ^= h >> 29; then splitmix64(h)
-//   digest of a slot = sum over regions of slotHash, mod 2^64
+//   content of a slot in region r: base = splitmix64(seed ^ (r + 1) * R); word j = splitmix64(base
+//   + j * G) slotHash: h = splitmix64(r + 1); for each word w: h = (h ^ w) * M; h ^= h >> 29; then
+//   splitmix64(h) digest of a slot = sum over regions of slotHash, mod 2^64
 //
-// The hash of one slot is a chain of dependent multiplications. Several slots are therefore worked on
-// side by side, which is where the speed comes from.
+// The hash of one slot is a chain of dependent multiplications. Several slots are therefore worked
+// on side by side, which is where the speed comes from.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,8 @@ constexpr uint64_t splitmix64(uint64_t x) noexcept {
   return x ^ (x >> 31);
 }
 
-/** Writes the content of `seeds[i]` to `slots[i]` (`wordCount` words) and adds its hash to `sums[i]`. */
+/** Writes the content of `seeds[i]` to `slots[i]` (`wordCount` words) and adds its hash to
+ * `sums[i]`. */
 void fillSlots(uint8_t* const* slots, const uint64_t* seeds, size_t count, uint64_t regionIndex,
                size_t wordCount, uint64_t* sums) noexcept;
 

@@ -1,6 +1,6 @@
 // Every bound of the native half, with its unit and reason. The first block mirrors
-// `connector-api/src/limits.ts` name by name (k + PascalCase); a test of the package compares the two.
-// The second block is ours alone.
+// `connector-api/src/limits.ts` name by name (k + PascalCase); a test of the package compares the
+// two. The second block is ours alone.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ inline constexpr uint64_t kDrainingTransferCountMax = 1'024;
 inline constexpr uint64_t kTransferDeadlineMs = 30'000;
 
 // --- native only ---
-/** Commands (register, addPeer, notify, ...) that are queued, running, or done and not yet drained. */
+/** Commands (register, addPeer, notify, ...) that are queued, running, or done and not yet drained.
+ */
 inline constexpr uint64_t kCommandsInFlightMax = 1'024;
 /** Regions registered with one agent at once; a table has at most kRegionCountMax. */
 inline constexpr uint64_t kRegisteredRegionCountMax = 4'096;
@@ -46,8 +47,8 @@ inline constexpr uint64_t kPollPauseUsMax = 300;
 /** Pause between polls when only transfers past their deadline are left. */
 inline constexpr uint64_t kDrainingPollPauseUs = 5'000;
 /**
- * Polling after a message or a new peer. The library tells nobody when a message has left; until the
- * connection is wired up it only waits in a queue, which nothing but polls moves.
+ * Polling after a message or a new peer. The library tells nobody when a message has left; until
+ * the connection is wired up it only waits in a queue, which nothing but polls moves.
  */
 inline constexpr uint64_t kFlushMs = 1'000;
 /** Failed polls in a row after which the agent counts as broken. */

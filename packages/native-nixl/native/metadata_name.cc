@@ -7,7 +7,8 @@
 namespace kvferry {
 
 std::optional<std::string> agentNameOfMetadata(const uint8_t* bytes, size_t sizeBytes) {
-  // "nixlSerDes|", then tagged fields: tag, u64 little-endian length, bytes, '|'. The name is the first.
+  // "nixlSerDes|", then tagged fields: tag, u64 little-endian length, bytes, '|'. The name is the
+  // first.
   constexpr char kStart[] = "nixlSerDes|Agent";
   constexpr size_t kStartBytes = sizeof kStart - 1;
   constexpr size_t kNameAt = kStartBytes + sizeof(uint64_t);

@@ -14,9 +14,9 @@ Result unavailable(std::string detail) {
 
 /** Fills the table, or names the first symbol that is missing. */
 Result resolveAll(void* library, NixlApi* api) {
-#define KVFERRY_RESOLVE(type, name, arguments)                                            \
-  api->name = reinterpret_cast<type(*) arguments>(dlsym(library, "nixl_capi_" #name));    \
-  if (api->name == nullptr) {                                                             \
+#define KVFERRY_RESOLVE(type, name, arguments)                                                  \
+  api->name = reinterpret_cast<type(*) arguments>(dlsym(library, "nixl_capi_" #name));          \
+  if (api->name == nullptr) {                                                                   \
     return unavailable("the library lacks the symbol nixl_capi_" #name " (" + api->path + ")"); \
   }
   KVFERRY_NIXL_FUNCTIONS(KVFERRY_RESOLVE)
@@ -59,12 +59,14 @@ Result loadNixl(const std::string& absolutePath, std::shared_ptr<const NixlApi>*
   Result resolved = resolveAll(library, table.get());
   if (!resolved.ok()) return resolved;
   if (table->is_stub()) {
-    return unavailable("the library is the stub of NIXL, which does nothing (" + absolutePath + ")");
+    return unavailable("the library is the stub of NIXL, which does nothing (" + absolutePath +
+                       ")");
   }
   // The library that has this function may read another config struct; guessing would be silent.
   if (dlsym(library, "nixl_capi_get_version") != nullptr) {
-    return unavailable("this NIXL has a newer C API whose config layout isn't known; install 1.5.1 (" +
-                       absolutePath + ")");
+    return unavailable(
+        "this NIXL has a newer C API whose config layout isn't known; install 1.5.1 (" +
+        absolutePath + ")");
   }
   table->layout = NixlLayout::kIntListenPort;
   loaded.tables.push_back(table);
@@ -74,7 +76,8 @@ Result loadNixl(const std::string& absolutePath, std::shared_ptr<const NixlApi>*
 
 const char* nixlLayoutName(NixlLayout layout) noexcept {
   switch (layout) {
-    case NixlLayout::kIntListenPort: return "int-listen-port";
+    case NixlLayout::kIntListenPort:
+      return "int-listen-port";
   }
   return "unknown";
 }

@@ -1,6 +1,6 @@
-// Move-only owners of the library's objects. Each remembers the table that it was made with and destroys
-// itself once. Only the agent's thread makes, uses and destroys them. A TransferRequest without final
-// status is never released: the library answers "released" and goes on writing.
+// Move-only owners of the library's objects. Each remembers the table that it was made with and
+// destroys itself once. Only the agent's thread makes, uses and destroys them. A TransferRequest
+// without final status is never released: the library answers "released" and goes on writing.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,8 @@ using NixlNotificationMap = NixlObject<&NixlApi::destroy_notif_map>;
 static_assert(std::is_nothrow_move_constructible_v<NixlBackend>);
 static_assert(!std::is_copy_constructible_v<NixlBackend>);
 
-/** One transfer request. The owner says when its status is final; before that, destruction leaks it. */
+/** One transfer request. The owner says when its status is final; before that, destruction leaks
+ * it. */
 class TransferRequest {
  public:
   TransferRequest() = default;
@@ -66,7 +67,9 @@ class TransferRequest {
       : api_(&api), agent_(agent), request_(request) {}
   ~TransferRequest() { release(); }
   TransferRequest(TransferRequest&& other) noexcept
-      : api_(other.api_), agent_(other.agent_), request_(std::exchange(other.request_, nullptr)),
+      : api_(other.api_),
+        agent_(other.agent_),
+        request_(std::exchange(other.request_, nullptr)),
         isActive_(other.isActive_) {}
   TransferRequest& operator=(TransferRequest&& other) noexcept {
     if (this != &other) {
@@ -82,7 +85,9 @@ class TransferRequest {
   TransferRequest& operator=(const TransferRequest&) = delete;
 
   /** The library's answer, which is the first status. `options` may be null. */
-  int post(NixlHandle options) noexcept { return keep(api_->post_xfer_req(agent_, request_, options)); }
+  int post(NixlHandle options) noexcept {
+    return keep(api_->post_xfer_req(agent_, request_, options));
+  }
   int poll() noexcept { return keep(api_->get_xfer_status(agent_, request_)); }
 
   void release() noexcept {

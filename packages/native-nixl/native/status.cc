@@ -5,33 +5,54 @@ namespace kvferry {
 
 const char* statusName(Status status) noexcept {
   switch (status) {
-    case Status::kOk: return "ok";
-    case Status::kOutOfRange: return "out of range";
-    case Status::kInvalidHandle: return "invalid handle";
-    case Status::kLimit: return "limit";
-    case Status::kClosed: return "closed";
-    case Status::kBusy: return "busy";
-    case Status::kMessageInvalid: return "message invalid";
-    case Status::kPeerMismatch: return "peer mismatch";
-    case Status::kDeadline: return "deadline";
-    case Status::kNixl: return "nixl";
-    case Status::kUnavailable: return "unavailable";
-    case Status::kBroken: return "broken";
+    case Status::kOk:
+      return "ok";
+    case Status::kOutOfRange:
+      return "out of range";
+    case Status::kInvalidHandle:
+      return "invalid handle";
+    case Status::kLimit:
+      return "limit";
+    case Status::kClosed:
+      return "closed";
+    case Status::kBusy:
+      return "busy";
+    case Status::kMessageInvalid:
+      return "message invalid";
+    case Status::kPeerMismatch:
+      return "peer mismatch";
+    case Status::kDeadline:
+      return "deadline";
+    case Status::kNixl:
+      return "nixl";
+    case Status::kUnavailable:
+      return "unavailable";
+    case Status::kBroken:
+      return "broken";
   }
   return "unknown";
 }
 
 const char* nixlStatusName(int status) noexcept {
   switch (status) {
-    case 0: return "SUCCESS";
-    case 1: return "IN_PROG";
-    case -1: return "INVALID_PARAM";
-    case -2: return "BACKEND";
-    case -3: return "INVALID_STATE";
-    case -4: return "EXCEPTION";
-    case -5: return "NO_TELEMETRY";
-    case -6: return "NOT_FOUND";
-    default: return "UNKNOWN";
+    case 0:
+      return "SUCCESS";
+    case 1:
+      return "IN_PROG";
+    case -1:
+      return "INVALID_PARAM";
+    case -2:
+      return "BACKEND";
+    case -3:
+      return "INVALID_STATE";
+    case -4:
+      return "EXCEPTION";
+    case -5:
+      return "NO_TELEMETRY";
+    case -6:
+      return "NOT_FOUND";
+    default:
+      return "UNKNOWN";
   }
 }
 

@@ -1,6 +1,6 @@
 // Outcome of everything in the half that doesn't know Node. Nothing here throws; a function either
-// returns a Result or can't fail. The binding maps `status` to an error class and code, and uses the
-// other fields for its details. Used on every thread.
+// returns a Result or can't fail. The binding maps `status` to an error class and code, and uses
+// the other fields for its details. Used on every thread.
 #pragma once
 
 #include <cstdint>

@@ -169,7 +169,8 @@ bool PlanScratch::hasOverlap(const PlanSide& side) {
   return false;
 }
 
-Result checkSide(const PlanSide& side, bool isDestination, PlanScratch& scratch, SideTotals* totals) {
+Result checkSide(const PlanSide& side, bool isDestination, PlanScratch& scratch,
+                 SideTotals* totals) {
   *totals = {};
   if (side.count == 0) return bad("a side is empty");
   Result checked = side.isSegments ? checkSegments(side, isDestination, scratch, totals)
@@ -190,8 +191,8 @@ Result checkPost(const PlanSide& local, const PlanSide& remote, bool isRead, Pla
   if (checked.ok()) checked = checkSide(remote, !isRead, scratch, &remoteTotals);
   if (!checked.ok()) return checked;
   if (localTotals.bytes != remoteTotals.bytes) {
-    return bad("the sides differ in length: " + std::to_string(localTotals.bytes) + " bytes local, " +
-               std::to_string(remoteTotals.bytes) + " remote");
+    return bad("the sides differ in length: " + std::to_string(localTotals.bytes) +
+               " bytes local, " + std::to_string(remoteTotals.bytes) + " remote");
   }
   *bytes = localTotals.bytes;
   return checked;

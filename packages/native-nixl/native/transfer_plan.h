@@ -1,10 +1,10 @@
 // From two sides of a post (block ids of a table, or byte segments) to the list of copies that the
-// library gets: pure arithmetic. `checkSide` and `checkPost` run on the caller's thread before anything
-// is enqueued; `buildPlan` runs on the agent's thread and trusts them.
+// library gets: pure arithmetic. `checkSide` and `checkPost` run on the caller's thread before
+// anything is enqueued; `buildPlan` runs on the agent's thread and trusts them.
 //
 // A side is a stream of bytes: its blocks region-major (all ids of region 0, then 1, ...), or its
-// segments in order. The two streams are paired from the front, the pieces sorted by local address, and
-// neighbours on both sides merged, because a descriptor costs microseconds.
+// segments in order. The two streams are paired from the front, the pieces sorted by local address,
+// and neighbours on both sides merged, because a descriptor costs microseconds.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@
 
 namespace kvferry {
 
-/** One side, borrowed. Blocks: `ids`. Segments: three arrays; offsets count from block 0 of the region. */
+/** One side, borrowed. Blocks: `ids`. Segments: three arrays; offsets count from block 0 of the
+ * region. */
 struct PlanSide {
   const BlockTable* table = nullptr;
   bool isSegments = false;
@@ -51,9 +52,11 @@ class PlanScratch {
 };
 
 /** Bounds of one side; for the destination also that no byte is written twice. */
-Result checkSide(const PlanSide& side, bool isDestination, PlanScratch& scratch, SideTotals* totals);
+Result checkSide(const PlanSide& side, bool isDestination, PlanScratch& scratch,
+                 SideTotals* totals);
 
-/** Both sides, and that they have the same number of bytes. `isRead`: the local side is the destination. */
+/** Both sides, and that they have the same number of bytes. `isRead`: the local side is the
+ * destination. */
 Result checkPost(const PlanSide& local, const PlanSide& remote, bool isRead, PlanScratch& scratch,
                  uint64_t* bytes);
 

@@ -19,7 +19,8 @@ struct AgentBox {
   std::shared_ptr<Agent> agent;
 };
 
-/** The agent of a handle; dies on a call from another thread than the agent's maker. Needs the lock. */
+/** The agent of a handle; dies on a call from another thread than the agent's maker. Needs the
+ * lock. */
 inline const std::shared_ptr<Agent>& agentOf(void* handle) {
   if (handle == nullptr) die("null agent");
   const auto& agent = static_cast<AgentBox*>(handle)->agent;

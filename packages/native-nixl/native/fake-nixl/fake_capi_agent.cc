@@ -1,5 +1,5 @@
-// The fake's C functions: agents, backends, parameters, registration, metadata. Signatures and answers as
-// measured with the real library.
+// The fake's C functions: agents, backends, parameters, registration, metadata. Signatures and
+// answers as measured with the real library.
 #include <unistd.h>
 
 #include <algorithm>
@@ -95,9 +95,12 @@ std::shared_ptr<Remote> decode(const std::string& blob) {
 
 }  // namespace
 
-FAKE_EXPORT bool nixl_capi_is_stub(void) { return std::getenv("KVFERRY_FAKE_NIXL_STUB") != nullptr; }
+FAKE_EXPORT bool nixl_capi_is_stub(void) {
+  return std::getenv("KVFERRY_FAKE_NIXL_STUB") != nullptr;
+}
 
-FAKE_EXPORT int nixl_capi_create_configured_agent(const char* name, const void* config, void** agent) {
+FAKE_EXPORT int nixl_capi_create_configured_agent(const char* name, const void* config,
+                                                  void** agent) {
   if (name == nullptr || config == nullptr || agent == nullptr) return kInvalidParameter;
   const Lock lock(mutex());
   if (*name == '\0' || takeKnob("fail_init")) return kBackend;
@@ -192,9 +195,10 @@ FAKE_EXPORT int nixl_capi_deregister_mem(void* handle, void* list, void*) {
   const auto& agent = agentOf(handle);
   if (takeKnob("fail_deregister")) return kBackend;
   for (const Range& range : *static_cast<std::vector<Range>*>(list)) {
-    const auto found = std::find_if(agent->regions.begin(), agent->regions.end(), [&](const Range& each) {
-      return each.address == range.address && each.bytes == range.bytes;
-    });
+    const auto found =
+        std::find_if(agent->regions.begin(), agent->regions.end(), [&](const Range& each) {
+          return each.address == range.address && each.bytes == range.bytes;
+        });
     if (found == agent->regions.end()) return kNotFound;
     agent->regions.erase(found);
     count("registered", -1);
@@ -211,7 +215,8 @@ FAKE_EXPORT int nixl_capi_get_local_md(void* handle, void** bytes, size_t* size)
   return kSuccess;
 }
 
-FAKE_EXPORT int nixl_capi_load_remote_md(void* handle, const void* bytes, size_t size, char** name) {
+FAKE_EXPORT int nixl_capi_load_remote_md(void* handle, const void* bytes, size_t size,
+                                         char** name) {
   const Lock lock(mutex());
   const auto& agent = agentOf(handle);
   if (bytes == nullptr || size == 0) return kInvalidParameter;

@@ -1,5 +1,6 @@
 // The fake's C functions: transfers and notifications. Also the traps of the real ones: a post that
-// copies before it returns, a release that is no cancel, a status after release that ends the process.
+// copies before it returns, a release that is no cancel, a status after release that ends the
+// process.
 #include <cstring>
 #include <set>
 
@@ -24,7 +25,8 @@ Request& requestOf(void* handle) {
 bool isInside(const std::vector<Range>& regions, const Range& range) {
   for (const Range& region : regions) {
     // Wraps as the real one's check does: an end beyond 2^64 looks small.
-    if (range.address >= region.address && range.address + range.bytes <= region.address + region.bytes) {
+    if (range.address >= region.address &&
+        range.address + range.bytes <= region.address + region.bytes) {
       return true;
     }
   }
@@ -96,13 +98,15 @@ FAKE_EXPORT int nixl_capi_destroy_xfer_dlist(void* list) {
   return kSuccess;
 }
 
-FAKE_EXPORT int nixl_capi_xfer_dlist_add_desc(void* list, uintptr_t address, size_t bytes, uint64_t) {
+FAKE_EXPORT int nixl_capi_xfer_dlist_add_desc(void* list, uintptr_t address, size_t bytes,
+                                              uint64_t) {
   static_cast<std::vector<Range>*>(list)->push_back({address, bytes});
   return kSuccess;
 }
 
-FAKE_EXPORT int nixl_capi_create_xfer_req(void* handle, int operation, void* localList, void* remoteList,
-                                          const char* peer, void** request, void*) {
+FAKE_EXPORT int nixl_capi_create_xfer_req(void* handle, int operation, void* localList,
+                                          void* remoteList, const char* peer, void** request,
+                                          void*) {
   const Lock lock(mutex());
   const auto& agent = agentOf(handle);
   const auto& local = *static_cast<std::vector<Range>*>(localList);
@@ -149,12 +153,13 @@ FAKE_EXPORT int nixl_capi_post_xfer_req(void* handle, void* requestHandle, void*
     request.notification = static_cast<Options*>(options)->notification;
   }
   for (const Piece& piece : request.pieces) {
-    if (piece.remote + piece.bytes < piece.remote) die("a remote address wraps: the target would crash");
+    if (piece.remote + piece.bytes < piece.remote)
+      die("a remote address wraps: the target would crash");
   }
   request.copy = makeCopy(request);
   Copy& copy = *request.copy;
-  const bool isDelayed = knob("delay_us") > 0 || copy.pollsLeft > 0 || copy.isNeverEnding ||
-                         copy.isWaitingForTarget;
+  const bool isDelayed =
+      knob("delay_us") > 0 || copy.pollsLeft > 0 || copy.isNeverEnding || copy.isWaitingForTarget;
   if (isDelayed) {
     startCopy(request.copy);
     return kInProgress;
@@ -199,7 +204,8 @@ FAKE_EXPORT int nixl_capi_destroy_xfer_req(void* requestHandle) {
   return kSuccess;
 }
 
-FAKE_EXPORT int nixl_capi_gen_notif(void* handle, const char* peer, const void* bytes, size_t size, void*) {
+FAKE_EXPORT int nixl_capi_gen_notif(void* handle, const char* peer, const void* bytes, size_t size,
+                                    void*) {
   const Lock lock(mutex());
   const auto& agent = agentOf(handle);
   const auto known = agent->remotes.find(peer);

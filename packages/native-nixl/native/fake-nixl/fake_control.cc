@@ -1,11 +1,10 @@
-// Knobs and counters of the fake. Set by KVFERRY_FAKE_NIXL="name=value,name=value" when the library is
-// loaded, or by the exported functions. Knobs:
-//   delay_us            a post answers "in progress"; the copy is done that much later (half at once)
-//   delay_polls         a post answers "in progress"; the copy is done at the n-th poll of its status
-//   block_post_us       a post sleeps so long before it does anything
-//   target_must_poll    1: a delayed copy waits until the target's agent has polled once more
-//   never_complete      the next n posts never end (until complete_all is set)
-//   complete_all        ends what never ends
+// Knobs and counters of the fake. Set by KVFERRY_FAKE_NIXL="name=value,name=value" when the library
+// is loaded, or by the exported functions. Knobs:
+//   delay_us            a post answers "in progress"; the copy is done that much later (half at
+//   once) delay_polls         a post answers "in progress"; the copy is done at the n-th poll of
+//   its status block_post_us       a post sleeps so long before it does anything target_must_poll
+//   1: a delayed copy waits until the target's agent has polled once more never_complete      the
+//   next n posts never end (until complete_all is set) complete_all        ends what never ends
 //   fail_init, fail_backend, fail_register, fail_deregister, fail_load, fail_connect, fail_create,
 //   fail_post, fail_status, fail_notify, fail_poll      the next n calls answer BACKEND
 //   drop_notifications  the next n notifications get lost

@@ -1,5 +1,5 @@
-// Agents, copies and notifications of the fake: within a process by memcpy and by hand, between processes
-// by process_vm_readv/writev and datagrams on abstract sockets.
+// Agents, copies and notifications of the fake: within a process by memcpy and by hand, between
+// processes by process_vm_readv/writev and datagrams on abstract sockets.
 #include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -162,9 +162,9 @@ void deliver(const std::shared_ptr<Agent>& from, const Remote& to, const std::st
 void exchange(const std::shared_ptr<Agent>& agent) {
   while (!agent->outbox.empty()) {
     const auto& [path, packet] = agent->outbox.front();
-    const ssize_t sent = sendto(agent->socket, packet.data(), packet.size(), 0,
-                                reinterpret_cast<const sockaddr*>(path.data()),
-                                static_cast<socklen_t>(path.size()));
+    const ssize_t sent =
+        sendto(agent->socket, packet.data(), packet.size(), 0,
+               reinterpret_cast<const sockaddr*>(path.data()), static_cast<socklen_t>(path.size()));
     if (sent < 0 && (errno == EAGAIN || errno == EINTR)) break;
     agent->outbox.pop_front();  // sent, or its receiver is gone
   }
@@ -174,7 +174,8 @@ void exchange(const std::shared_ptr<Agent>& agent) {
     if (got < 0) break;
     const std::string packet(buffer.data(), static_cast<size_t>(got));
     const size_t end = packet.find('\0');
-    if (end != std::string::npos) agent->inbox.push_back({packet.substr(0, end), packet.substr(end + 1)});
+    if (end != std::string::npos)
+      agent->inbox.push_back({packet.substr(0, end), packet.substr(end + 1)});
   }
 }
 

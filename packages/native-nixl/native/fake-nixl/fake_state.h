@@ -1,7 +1,8 @@
-// What the fake NIXL is made of. It stands in for the real library where that isn't installed and under
-// sanitizers: the same C functions over memcpy (or process_vm_readv between processes), and as
-// treacherous as the real one. It accepts what the real one accepts, a transfer goes on writing after
-// release, deregistration and invalidation, and misuse that crashes the real one aborts with a message.
+// What the fake NIXL is made of. It stands in for the real library where that isn't installed and
+// under sanitizers: the same C functions over memcpy (or process_vm_readv between processes), and
+// as treacherous as the real one. It accepts what the real one accepts, a transfer goes on writing
+// after release, deregistration and invalidation, and misuse that crashes the real one aborts with
+// a message.
 //
 // One mutex guards everything. A progress thread performs delayed copies.
 #pragma once

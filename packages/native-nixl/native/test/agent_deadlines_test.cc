@@ -93,8 +93,8 @@ TEST("agent: nothing moves before the fence, later posts aren't held") {
   CHECK_EQ(pair.blockA(0, 1)[0], 99u);
   CHECK(pair.a->signalFence(fence).ok());
   CHECK(pair.a->signalFence(fence + 1).status == Status::kInvalidHandle);
-  CHECK(pair.a.awaitFinal(Post(pair, Direction::kRead, {3}, {3}).after(fence).mustTo(pair.a)).outcome ==
-        TransferOutcome::kDone);
+  CHECK(pair.a.awaitFinal(Post(pair, Direction::kRead, {3}, {3}).after(fence).mustTo(pair.a))
+            .outcome == TransferOutcome::kDone);
 }
 
 TEST("agent: still behind its fence at the deadline: failed for good, never posted") {

@@ -1,5 +1,6 @@
-// What the agent tests share: the fake library next to the test binary, an agent whose events can be
-// waited for, and a pair of agents that know each other. Waits are for events, bounded by a deadline.
+// What the agent tests share: the fake library next to the test binary, an agent whose events can
+// be waited for, and a pair of agents that know each other. Waits are for events, bounded by a
+// deadline.
 #pragma once
 
 #include <chrono>
@@ -59,7 +60,8 @@ class TestAgent {
   size_t completionCount(uint64_t transfer) const;
 
   /** Shorthands that require success. */
-  uint64_t registerRegion(const std::shared_ptr<HostMemory>& memory, uint64_t offset, uint64_t length);
+  uint64_t registerRegion(const std::shared_ptr<HostMemory>& memory, uint64_t offset,
+                          uint64_t length);
   std::vector<uint8_t> metadata();
   uint64_t addPeer(TestAgent& peer);
   CommandCompletion close(uint64_t deadlineMs = 5'000);
@@ -117,6 +119,7 @@ struct Post {
   std::string message;
 };
 
-uint64_t table(TestAgent& agent, uint64_t region, uint64_t regions, uint64_t blockBytes, uint64_t blocks);
+uint64_t table(TestAgent& agent, uint64_t region, uint64_t regions, uint64_t blockBytes,
+               uint64_t blocks);
 
 }  // namespace fixture

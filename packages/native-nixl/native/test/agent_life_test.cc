@@ -43,17 +43,23 @@ TEST("agent: a start that fails is told, and only close remains") {
   std::unique_ptr<Agent> agent;
   Ticket ticket = 0;
   for (const std::string& name : {std::string(), std::string(257, 'x'), std::string("a\0b", 3)}) {
-    CHECK(Agent::create({name, fakeApi(), {"UCX"}}, sink, &agent, &ticket).status == Status::kOutOfRange);
+    CHECK(Agent::create({name, fakeApi(), {"UCX"}}, sink, &agent, &ticket).status ==
+          Status::kOutOfRange);
   }
 }
 
-TEST("agent: regions outside their memory and freed memory are refused, failures give the pin back") {
+TEST(
+    "agent: regions outside their memory and freed memory are refused, failures give the pin "
+    "back") {
   const Fake& fake = freshFake();
   TestAgent agent("regions");
   const auto memory = allocate(8'192);
   Ticket ticket = 0;
-  for (const auto& [offset, length] : {std::pair<uint64_t, uint64_t>{0, 0}, {0, 8'193}, {8'192, 1},
-                                       {~uint64_t{0}, 2}, {1, ~uint64_t{0}}}) {
+  for (const auto& [offset, length] : {std::pair<uint64_t, uint64_t>{0, 0},
+                                       {0, 8'193},
+                                       {8'192, 1},
+                                       {~uint64_t{0}, 2},
+                                       {1, ~uint64_t{0}}}) {
     CHECK(agent->registerRegion(memory, offset, length, &ticket).status == Status::kOutOfRange);
   }
   fake.set("fail_register", 1);
@@ -112,7 +118,8 @@ TEST("agent: commands in flight are bounded until they are drained") {
     REQUIRE(agent->localMetadata(&ticket).ok());
   }
   CHECK(agent->localMetadata(&ticket).status == Status::kLimit);
-  REQUIRE(agent.waitFor([&] { return agent.events.commands.size() > limits::kCommandsInFlightMax; }));
+  REQUIRE(
+      agent.waitFor([&] { return agent.events.commands.size() > limits::kCommandsInFlightMax; }));
   CHECK(agent->localMetadata(&ticket).ok());
 }
 
@@ -194,7 +201,8 @@ TEST("agent: close with a transfer that never ends leaks it, pinned, and says so
   CHECK_EQ(memory->data()[Pair::kBlockBytes], 129u);
 }
 
-TEST("agent: shutdown in the middle of a post that blocks returns in time, and tells nobody after") {
+TEST(
+    "agent: shutdown in the middle of a post that blocks returns in time, and tells nobody after") {
   const Fake& fake = freshFake();
   auto pair = std::make_unique<Pair>("blocked");
   fake.set("block_post_us", 1'500'000);

@@ -53,7 +53,8 @@ TEST("agent: of too many messages the oldest are dropped and counted") {
   for (uint64_t i = 0; i < total; i++) raw.notify("backlog", std::to_string(i));
   agent->expectNotifications(true);
   const auto end = Clock::now() + std::chrono::seconds(60);
-  while (agent->counters().notificationsReceived < total && Clock::now() < end) std::this_thread::yield();
+  while (agent->counters().notificationsReceived < total && Clock::now() < end)
+    std::this_thread::yield();
   agent.drain();
   REQUIRE(agent.events.notifications.size() == limits::kNotificationBacklogMax);
   const auto& first = agent.events.notifications.front().message;
@@ -73,7 +74,9 @@ TEST("agent: a message without a transfer arrives; a wrong one is refused") {
   const std::vector<uint8_t> big(limits::kNotificationSizeBytesMax + 1);
   CHECK(pair.a->notify(pair.peer, big.data(), big.size(), &ticket).status == Status::kOutOfRange);
   uint64_t handle = 0;
-  CHECK(Post(pair, Direction::kWrite, {1}, {1}).notification(std::string(513, 'x')).to(pair.a, &handle)
+  CHECK(Post(pair, Direction::kWrite, {1}, {1})
+            .notification(std::string(513, 'x'))
+            .to(pair.a, &handle)
             .status == Status::kOutOfRange);
   fake.set("fail_notify", 1);
   REQUIRE(pair.a->notify(pair.peer, message.data(), message.size(), &ticket).ok());

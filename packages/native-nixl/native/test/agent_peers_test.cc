@@ -8,7 +8,8 @@ using namespace fixture;
 
 namespace {
 
-CommandCompletion tryAdd(TestAgent& agent, const std::vector<uint8_t>& metadata, const std::string& name) {
+CommandCompletion tryAdd(TestAgent& agent, const std::vector<uint8_t>& metadata,
+                         const std::string& name) {
   Ticket ticket = 0;
   const Result enqueued = agent->addPeer(metadata.data(), metadata.size(), name, &ticket);
   if (enqueued.ok()) return agent.await(ticket);
@@ -35,8 +36,8 @@ TEST("agent: metadata that is wrong, cut or of another name is refused") {
   CHECK_EQ(other.result.detail, "peer");
   CHECK(tryAdd(agent, agent.metadata(), "strict").result.status == Status::kPeerMismatch);
   CHECK(tryAdd(agent, {}, "peer").result.status == Status::kMessageInvalid);
-  CHECK(tryAdd(agent, std::vector<uint8_t>(limits::kAgentMetadataSizeBytesMax + 1), "peer").result.status ==
-        Status::kMessageInvalid);
+  CHECK(tryAdd(agent, std::vector<uint8_t>(limits::kAgentMetadataSizeBytesMax + 1), "peer")
+            .result.status == Status::kMessageInvalid);
   for (size_t size = 1; size < good.size(); size++) {
     const std::vector<uint8_t> cut(good.begin(), good.begin() + static_cast<long>(size));
     CHECK(tryAdd(agent, cut, "peer").result.status == Status::kMessageInvalid);
@@ -93,7 +94,8 @@ TEST("agent: a removed peer and its tables are stale; it can be added again") {
   Pair pair("removed");
   CHECK(remove(pair.a, pair.peer).result.ok());
   uint64_t handle = 0;
-  CHECK(Post(pair, Direction::kRead, {1}, {1}).to(pair.a, &handle).status == Status::kInvalidHandle);
+  CHECK(Post(pair, Direction::kRead, {1}, {1}).to(pair.a, &handle).status ==
+        Status::kInvalidHandle);
   CHECK(pair.a->releaseBlockTable(pair.remoteTable).ok());
   CHECK(remove(pair.a, pair.peer).result.ok());
   Ticket ticket = 0;
@@ -102,7 +104,8 @@ TEST("agent: a removed peer and its tables are stale; it can be added again") {
   pair.peer = pair.a.addPeer(pair.b);
   std::vector<uint8_t> exported;
   REQUIRE(pair.b->exportBlockTable(pair.tableB, &exported).ok());
-  REQUIRE(pair.a->importBlockTable(pair.peer, exported.data(), exported.size(), &pair.remoteTable).ok());
+  REQUIRE(pair.a->importBlockTable(pair.peer, exported.data(), exported.size(), &pair.remoteTable)
+              .ok());
   CHECK(pair.a.awaitFinal(Post(pair, Direction::kRead, {1}, {1}).mustTo(pair.a)).outcome ==
         TransferOutcome::kDone);
 }
@@ -143,7 +146,8 @@ TEST("agent: a peer that comes back under its name replaces the older one") {
   CHECK(pair.a->describeBlockTable(olderTable, &description).status == Status::kInvalidHandle);
   std::vector<uint8_t> exported;
   REQUIRE(reborn->exportBlockTable(own, &exported).ok());
-  REQUIRE(pair.a->importBlockTable(pair.peer, exported.data(), exported.size(), &pair.remoteTable).ok());
+  REQUIRE(pair.a->importBlockTable(pair.peer, exported.data(), exported.size(), &pair.remoteTable)
+              .ok());
   CHECK(pair.a.awaitFinal(Post(pair, Direction::kRead, {1}, {1}).mustTo(pair.a)).outcome ==
         TransferOutcome::kDone);
 }

@@ -65,8 +65,10 @@ TEST("agent: regions that touch but are registered apart are not merged into one
   const auto memory = allocate(2 * 4'096);
   const uint64_t first = pair.a.registerRegion(memory, 0, 4'096);
   const uint64_t second = pair.a.registerRegion(memory, 4'096, 4'096);
-  REQUIRE(pair.a->declareBlockTable({{first, 0, 4'096, 4'096, 1}, {second, 0, 4'096, 4'096, 1}},
-                                    &pair.tableA).ok());
+  REQUIRE(pair.a
+              ->declareBlockTable({{first, 0, 4'096, 4'096, 1}, {second, 0, 4'096, 4'096, 1}},
+                                  &pair.tableA)
+              .ok());
   Post post(pair, Direction::kRead, {0}, {});
   const uint32_t regions[] = {0};
   const double offsets[] = {0};
@@ -86,9 +88,9 @@ TEST("agent: segments that are no safe integers are refused") {
   Pair pair("unsafe");
   const uint32_t regions[] = {0};
   const Post post(pair, Direction::kRead, {0}, {});
-  for (const double bad : {-1.0, 0.5, 1e300, 9'007'199'254'740'992.0, -0.5,
-                           std::numeric_limits<double>::quiet_NaN(),
-                           std::numeric_limits<double>::infinity()}) {
+  for (const double bad :
+       {-1.0, 0.5, 1e300, 9'007'199'254'740'992.0, -0.5, std::numeric_limits<double>::quiet_NaN(),
+        std::numeric_limits<double>::infinity()}) {
     const double offsets[] = {bad};
     const double lengths[] = {8'192};
     PostView view = post.view();
@@ -193,7 +195,8 @@ TEST("agent: random transfers both ways end exactly once, with the right bytes")
     }
     open.push_back(handle);
     if (open.size() == 8 || random.below(4) == 0) {
-      for (const uint64_t each : open) CHECK(pair.a.awaitFinal(each).outcome == TransferOutcome::kDone);
+      for (const uint64_t each : open)
+        CHECK(pair.a.awaitFinal(each).outcome == TransferOutcome::kDone);
       open.clear();
       usedBlocks = 0;
       CHECK(std::memcmp(model.data(), pair.memoryA->data(), Pair::kBytes) == 0);

@@ -77,7 +77,8 @@ TEST("block table: export and import give the same table") {
 TEST("block table: every cut of an export is refused, and so is a longer one") {
   std::vector<uint8_t> blob = goodBlob();
   for (size_t size = 0; size < blob.size(); size++) {
-    CHECK(decoded({blob.begin(), blob.begin() + static_cast<long>(size)}) == Status::kMessageInvalid);
+    CHECK(decoded({blob.begin(), blob.begin() + static_cast<long>(size)}) ==
+          Status::kMessageInvalid);
   }
   blob.push_back(0);
   CHECK(decoded(blob) == Status::kMessageInvalid);

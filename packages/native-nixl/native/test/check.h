@@ -24,7 +24,9 @@ inline std::vector<Case>& cases() {
 }
 
 struct Register {
-  Register(const char* name, std::function<void()> run) { cases().push_back({name, std::move(run)}); }
+  Register(const char* name, std::function<void()> run) {
+    cases().push_back({name, std::move(run)});
+  }
 };
 
 /** Ends a case at once; what failed is already printed. */
@@ -78,19 +80,20 @@ class Random {
 
 #define CHECK_CONCAT2(a, b) a##b
 #define CHECK_CONCAT(a, b) CHECK_CONCAT2(a, b)
-#define TEST(name)                                                                         \
-  static void CHECK_CONCAT(testCase, __LINE__)();                                          \
-  static const check::Register CHECK_CONCAT(testRegister, __LINE__)(name, [] {             \
-    CHECK_CONCAT(testCase, __LINE__)();                                                    \
-  });                                                                                      \
+#define TEST(name)                                                   \
+  static void CHECK_CONCAT(testCase, __LINE__)();                    \
+  static const check::Register CHECK_CONCAT(testRegister, __LINE__)( \
+      name, [] { CHECK_CONCAT(testCase, __LINE__)(); });             \
   static void CHECK_CONCAT(testCase, __LINE__)()
-#define CHECK(condition) \
-  do { if (!(condition)) check::fail(__FILE__, __LINE__, #condition); } while (false)
+#define CHECK(condition)                                           \
+  do {                                                             \
+    if (!(condition)) check::fail(__FILE__, __LINE__, #condition); \
+  } while (false)
 #define CHECK_EQ(actual, expected) check::equal(actual, expected, #actual, __FILE__, __LINE__)
-#define REQUIRE(condition)                                  \
-  do {                                                      \
-    if (!(condition)) {                                     \
-      check::fail(__FILE__, __LINE__, #condition);          \
-      throw check::Abandoned();                             \
-    }                                                       \
+#define REQUIRE(condition)                         \
+  do {                                             \
+    if (!(condition)) {                            \
+      check::fail(__FILE__, __LINE__, #condition); \
+      throw check::Abandoned();                    \
+    }                                              \
   } while (false)

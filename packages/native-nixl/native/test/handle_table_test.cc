@@ -92,6 +92,8 @@ TEST("handle table: random inserts and erases equal a model") {
     }
     CHECK_EQ(table.size(), live.size());
   }
-  for (const auto& [handle, value] : live) CHECK(table.find(handle) != nullptr && *table.find(handle) == value);
-  for (const uint64_t handle : stale) CHECK(table.find(handle) == nullptr && table.wasErased(handle));
+  for (const auto& [handle, value] : live)
+    CHECK(table.find(handle) != nullptr && *table.find(handle) == value);
+  for (const uint64_t handle : stale)
+    CHECK(table.find(handle) == nullptr && table.wasErased(handle));
 }

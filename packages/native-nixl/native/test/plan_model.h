@@ -1,5 +1,5 @@
-// Sides with their own storage, and a naive model of a transfer: a side is the list of the addresses of its
-// bytes, in order. Shared by the tests of the plan.
+// Sides with their own storage, and a naive model of a transfer: a side is the list of the
+// addresses of its bytes, in order. Shared by the tests of the plan.
 #pragma once
 
 #include <algorithm>
@@ -40,8 +40,8 @@ inline Side blocks(const BlockTable& table, std::vector<uint32_t> ids) {
   return side;
 }
 
-inline Side segments(const BlockTable& table, std::vector<uint32_t> regions, std::vector<uint64_t> offsets,
-              std::vector<uint64_t> lengths) {
+inline Side segments(const BlockTable& table, std::vector<uint32_t> regions,
+                     std::vector<uint64_t> offsets, std::vector<uint64_t> lengths) {
   Side side;
   side.table = &table;
   side.isSegments = true;
@@ -121,7 +121,8 @@ inline bool hasUnmergedNeighbours(const TransferPlan& plan) {
     const CopyDescriptor& b = plan.descriptors[i];
     if (b.local < a.local) return true;
     if (a.local + a.bytes == b.local && a.remote + a.bytes == b.remote &&
-        a.localRegistration == b.localRegistration && a.remoteRegistration == b.remoteRegistration) {
+        a.localRegistration == b.localRegistration &&
+        a.remoteRegistration == b.remoteRegistration) {
       return true;
     }
   }

@@ -137,7 +137,8 @@ TEST("kernel pool: a job of many batches over several threads equals slot by slo
   for (size_t i = 0; i < 4'096; i += 61) {
     uint64_t sum = 0;
     for (uint64_t r = 0; r < 2; r++) {
-      const uint8_t* slot = memory->data() + r * (2 << 20) + same.blockIds[i] * 8'192 + same.offsets[i] * 512;
+      const uint8_t* slot =
+          memory->data() + r * (2 << 20) + same.blockIds[i] * 8'192 + same.offsets[i] * 512;
       kernels::digestSlots(&slot, 1, r, 64, &sum);
     }
     CHECK_EQ(digests[i], sum);
@@ -163,7 +164,8 @@ TEST("kernel pool: what is wrong is refused, and nothing stays pinned") {
   CHECK(statusOf([](KernelJob& job) { job.regions[1].blockStrideBytes = 63; }) == bad);
   CHECK(statusOf([](KernelJob& job) { job.regions[0].blockCount = 33; }) == bad);
   CHECK(statusOf([](KernelJob& job) { job.regions[0].offsetBytes = ~uint64_t{0}; }) == bad);
-  CHECK(statusOf([](KernelJob& job) { job.regions[0].blockStrideBytes = ~uint64_t{0} / 2; }) == bad);
+  CHECK(statusOf([](KernelJob& job) { job.regions[0].blockStrideBytes = ~uint64_t{0} / 2; }) ==
+        bad);
   CHECK(statusOf([](KernelJob& job) { job.blockIds[1] = 8; }) == bad);
   CHECK(statusOf([](KernelJob& job) { job.offsets[1] = 4; }) == bad);
   CHECK(statusOf([](KernelJob& job) { job.offsets.pop_back(); }) == bad);
@@ -266,7 +268,9 @@ TEST("environment: the user's values win, then ours; names are checked") {
 }
 
 TEST("environment: new sockets get close-on-exec, older ones and files are left alone") {
-  const auto isMarked = [](int descriptor) { return (fcntl(descriptor, F_GETFD) & FD_CLOEXEC) != 0; };
+  const auto isMarked = [](int descriptor) {
+    return (fcntl(descriptor, F_GETFD) & FD_CLOEXEC) != 0;
+  };
   const int before = socket(AF_UNIX, SOCK_STREAM, 0);
   DescriptorWatch watch;
   const int after = socket(AF_UNIX, SOCK_STREAM, 0);

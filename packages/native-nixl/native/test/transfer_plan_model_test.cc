@@ -18,7 +18,8 @@ TEST("plan: random posts move exactly the bytes of a byte-by-byte model") {
       if (random.below(3) == 0) {
         // Interleaved: all regions of a block side by side.
         for (uint64_t r = 0; r < regionCount; r++) {
-          regions.push_back({base + r * size, size, regionCount * size, count, random.below(2) * (r > 0)});
+          regions.push_back(
+              {base + r * size, size, regionCount * size, count, random.below(2) * (r > 0)});
         }
       } else {
         uint64_t address = base;
@@ -40,8 +41,9 @@ TEST("plan: random posts move exactly the bytes of a byte-by-byte model") {
       for (uint64_t i = 0; i < count; i++) {
         if (!side.isSegments) {
           const bool isNext = !side.ids.empty() && random.below(2) == 0;
-          side.ids.push_back(isNext ? (side.ids.back() + 1) % static_cast<uint32_t>(table.blockCount)
-                                    : static_cast<uint32_t>(random.below(table.blockCount)));
+          side.ids.push_back(isNext
+                                 ? (side.ids.back() + 1) % static_cast<uint32_t>(table.blockCount)
+                                 : static_cast<uint32_t>(random.below(table.blockCount)));
           continue;
         }
         const auto region = static_cast<uint32_t>(random.below(table.regions.size()));
