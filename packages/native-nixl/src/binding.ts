@@ -140,6 +140,8 @@ export interface NativeBinding {
   loadLibrary(path: string): string
   /** Path of the log in force. Works once per process; an empty `logFile` means memory. */
   applyVariables(names: readonly string[], values: readonly string[], logFile: string): string
+  /** Makes the log's file hold all that was written to it. */
+  flushLog(): void
   probePlugins(path: string): { name: string; isLoadable: boolean }[]
   readonly limits: Readonly<Record<string, number>>
   readonly Agent: new (

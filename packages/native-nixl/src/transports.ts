@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs'
 import type { TransferAgent } from '@kvferry/connector-api'
 import type { NativeBinding } from './binding.ts'
+import { loadBinding } from './load-binding.ts'
 import { callNative } from './nixl-error.ts'
 
 /** Path of the log in force; the same for every agent of the process, whichever thread asks. */
@@ -66,6 +67,7 @@ export function parseProtocolLog(log: string, agentName: string): AgentTransport
 export function agentTransports(agent: TransferAgent): AgentTransports {
   if (agent.kind !== 'nixl' || logPath === null) return { data: [], messages: [] }
   try {
+    loadBinding().flushLog()
     return parseProtocolLog(readFileSync(logPath, 'utf8'), agent.name)
   } catch {
     return { data: [], messages: [] }

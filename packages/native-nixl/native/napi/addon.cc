@@ -1,5 +1,7 @@
 // The export table of the addon, and nothing else. One instance per environment (main thread, each
 // worker); what is process-wide is the loaded library, the environment variables and the exit guard.
+#include <cstdio>
+
 #include "../environment.h"
 #include "../limits.h"
 #include "../nixl_api.h"
@@ -21,6 +23,7 @@ class NixlAddon final : public Napi::Addon<NixlAddon> {
     DefineAddon(exports, {
                              InstanceMethod<&NixlAddon::loadLibrary>("loadLibrary"),
                              InstanceMethod<&NixlAddon::applyVariables>("applyVariables"),
+                             InstanceMethod<&NixlAddon::flushLog>("flushLog"),
                              InstanceMethod<&NixlAddon::probePlugins>("probePlugins"),
                              InstanceValue("limits", limitsValue(env)),
                              InstanceValue("Agent", AgentWrap::define(env)),
@@ -59,6 +62,12 @@ class NixlAddon final : public Napi::Addon<NixlAddon> {
     const Result result = applyEnvironment(options, &log);
     if (!result.ok()) return throwResult(env, result);
     return Napi::String::New(env, log);
+  }
+
+  /** `flushLog()`: UCX writes through a buffer of the C library, and what it wrote last stays in there. */
+  Napi::Value flushLog(const Napi::CallbackInfo& info) {
+    std::fflush(nullptr);
+    return info.Env().Undefined();
   }
 
   /** `probePlugins(path)` → `[{ name, isLoadable }]`. Blocks for about half a second. */
