@@ -24,7 +24,9 @@ export type DecodeResult =
   | {
       readonly kind: 'stream'
       readonly contentType: string
+      /** Whole events, as D sent them. Throws RouterError when the stream cannot go on. */
       readonly chunks: AsyncIterable<Buffer>
+      /** For the error event: whether the last chunk ended inside an event. */
       readonly isInsideEvent: () => boolean
     }
 

@@ -6,6 +6,7 @@
  */
 import type { Logger } from '@kvferry/connector-api'
 import type { CompletionRequest } from './completion-request.ts'
+import type { DecodeResult } from './decode-leg.ts'
 import type { Fleet } from './fleet.ts'
 import type { Deadlines } from './limits.ts'
 import type { RequestScope } from './request-scope.ts'
@@ -30,24 +31,9 @@ export interface RouterTimings {
   decodeSentAtMs: number | null
 }
 
-export type RoutedAnswer = {
+export type RoutedAnswer = DecodeResult & {
   readonly timings: { readonly router: RouterTimings; readonly prefill: unknown }
-} & (
-  | {
-      readonly kind: 'whole'
-      readonly status: number
-      readonly contentType: string
-      readonly text: string
-    }
-  | {
-      readonly kind: 'stream'
-      readonly contentType: string
-      /** Whole events, as D sent them. Throws RouterError when the stream cannot go on. */
-      readonly chunks: AsyncIterable<Buffer>
-      /** For the error event: whether the last chunk ended inside an event. */
-      readonly isInsideEvent: () => boolean
-    }
-)
+}
 
 export interface DispatchStrategy {
   readonly name: string

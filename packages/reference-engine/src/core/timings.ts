@@ -2,21 +2,12 @@
  * What the engine measured about one request, for callers that asked for it. All times are absolute
  * milliseconds of the system-wide monotonic clock, so that those of two engines can be compared.
  */
-import type { EngineId } from '@kvferry/connector-api'
+import type { EngineId, LoadSample } from '@kvferry/connector-api'
 import type { EngineRequest } from './request-state.ts'
 
-export interface LoadTimings {
+export type LoadTimings = Omit<LoadSample, 'requestId'> & {
   readonly outcome: 'loaded' | 'failed'
   readonly allocAtMs: number
-  readonly bindAtMs: number
-  readonly handshakeMs: number
-  readonly queuedUs: number
-  readonly postUs: number
-  readonly wireUs: number
-  readonly completeAtMs: number
-  readonly bytes: number
-  readonly descriptorsBeforeMerge: number
-  readonly descriptorsAfterMerge: number
   readonly errorCode: string | null
 }
 
