@@ -42,6 +42,8 @@ inline constexpr uint64_t kKernelJobsInFlightMax = 1'024;
 inline constexpr uint64_t kSlotsPerKernelJobMax = 4'194'304;
 /** Threads of one kernel pool. */
 inline constexpr uint64_t kKernelThreadCountMax = 64;
+/** Bytes beside a descriptor that is passed on: enough to say which rank's memory it is. */
+inline constexpr uint64_t kDescriptorMessageSizeBytesMax = 256;
 /** Longest pause between two polls while something is in flight or expected. */
 inline constexpr uint64_t kPollPauseUsMax = 300;
 /** Pause between polls when only transfers past their deadline are left. */

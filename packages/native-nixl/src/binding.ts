@@ -77,6 +77,8 @@ export interface NativeMemory {
   /** The ArrayBuffer over the memory, the same one until it is freed. */
   buffer(): ArrayBuffer
   address(): bigint
+  /** Of the file that holds the pages; -1 for private pages, and once freed. */
+  descriptor(): number
 }
 
 /**
@@ -143,6 +145,10 @@ export interface NativeBinding {
   /** Makes the log's file hold all that was written to it. */
   flushLog(): void
   probePlugins(path: string): { name: string; isLoadable: boolean }[]
+  /** Null: no message there yet. */
+  tryReceiveFd(socket: number): { fd: number; message: Uint8Array } | null
+  /** False: no room yet. */
+  trySendFd(socket: number, fd: number, message: Uint8Array): boolean
   readonly limits: Readonly<Record<string, number>>
   readonly Agent: new (
     name: string,
@@ -151,5 +157,10 @@ export interface NativeBinding {
     onEvents: NativeEvents,
   ) => NativeAgent
   readonly Kernels: new (threads: number) => NativeKernels
-  readonly Memory: new (sizeBytes: number, isHuge: boolean) => NativeMemory
+  /** `source`: null for private pages, true for a memfd, or a descriptor to import. */
+  readonly Memory: new (
+    sizeBytes: number,
+    isHuge: boolean,
+    source: null | true | number,
+  ) => NativeMemory
 }

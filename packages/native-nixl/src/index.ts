@@ -4,7 +4,15 @@
  * @packageDocumentation
  */
 export { createNixlAgent, isNixlAvailable, type CreateNixlAgentOptions } from './create-agent.ts'
-export { addressForDebug, createHostAllocator } from './host-memory.ts'
+export {
+  addressForDebug,
+  createHostAllocator,
+  importHostMemory,
+  type HostAllocatorOptions,
+  type SharedKvMemory,
+  type SharedKvMemoryAllocator,
+} from './host-memory.ts'
 export { nixlInfo, type NixlInfo } from './info.ts'
 export { createKernels } from './kernels.ts'
+export { receiveFd, sendFd, type ReceivedFd } from './pass-fd.ts'
 export { agentTransports, transportsInUse, type AgentTransports } from './transports.ts'

@@ -23,6 +23,13 @@ export interface FixtureOptions {
   readonly environment?: Readonly<Record<string, string>>
   readonly parameters?: readonly string[]
   readonly execPath?: string
+  /** The child gets one end of a unix socket pair as descriptor 4; `pairFd` is the other. */
+  readonly hasPair?: boolean
+}
+
+/** Node has no public way to the descriptor of a pipe or a unix socket. */
+export function descriptorOf(stream: unknown): number {
+  return (stream as { _handle: { fd: number } })._handle.fd
 }
 
 export class Fixture {
@@ -33,7 +40,7 @@ export class Fixture {
   constructor(name: string, options: FixtureOptions = {}) {
     this.process = fork(fixturePath(name), [...(options.parameters ?? [])], {
       serialization: 'advanced',
-      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc', ...(options.hasPair ? ['pipe' as const] : [])],
       env: { ...process.env, ...options.environment },
       execArgv: ['--expose-gc'],
       ...(options.execPath === undefined ? {} : { execPath: options.execPath }),
@@ -44,6 +51,11 @@ export class Fixture {
       code: code as number | null,
       signal: signal as NodeJS.Signals | null,
     }))
+  }
+
+  /** Only to write to: Node itself reads what comes. */
+  get pairFd(): number {
+    return descriptorOf(this.process.stdio[4])
   }
 
   get port(): PeerPort {

@@ -133,7 +133,7 @@ describe('memory', () => {
   })
 
   test('freed memory can not be registered', () => {
-    const native = new (loadBinding().Memory)(4_096, false)
+    const native = new (loadBinding().Memory)(4_096, false, null)
     native.free()
     expect(() => agent.registerRegion(native, 0, 64)).toThrow()
   })

@@ -7,6 +7,7 @@
 #include "../nixl_api.h"
 #include "agent_wrap.h"
 #include "arguments.h"
+#include "descriptor_value.h"
 #include "kernels_wrap.h"
 #include "limits_value.h"
 #include "memory_wrap.h"
@@ -25,6 +26,8 @@ class NixlAddon final : public Napi::Addon<NixlAddon> {
                              InstanceMethod<&NixlAddon::applyVariables>("applyVariables"),
                              InstanceMethod<&NixlAddon::flushLog>("flushLog"),
                              InstanceMethod<&NixlAddon::probePlugins>("probePlugins"),
+                             InstanceMethod<&NixlAddon::tryReceiveFd>("tryReceiveFd"),
+                             InstanceMethod<&NixlAddon::trySendFd>("trySendFd"),
                              InstanceValue("limits", limitsValue(env)),
                              InstanceValue("Agent", AgentWrap::define(env)),
                              InstanceValue("Kernels", KernelsWrap::define(env)),
@@ -76,6 +79,12 @@ class NixlAddon final : public Napi::Addon<NixlAddon> {
     if (!readString(info[0], "path", &path)) return info.Env().Undefined();
     return kvferry::probePlugins(info.Env(), path);
   }
+
+  /** `tryReceiveFd(socket)` → `{ fd, message }`, or null: nothing there yet. */
+  Napi::Value tryReceiveFd(const Napi::CallbackInfo& info) { return receivedDescriptor(info); }
+
+  /** `trySendFd(socket, fd, message)` → whether there was room. */
+  Napi::Value trySendFd(const Napi::CallbackInfo& info) { return sentDescriptor(info); }
 };
 
 }  // namespace kvferry

@@ -1,5 +1,7 @@
 #include "memory_wrap.h"
 
+#include <climits>
+
 #include "arguments.h"
 #include "result_value.h"
 
@@ -18,6 +20,7 @@ Napi::Function MemoryWrap::define(Napi::Env env) {
                          InstanceMethod<&MemoryWrap::free>("free"),
                          InstanceMethod<&MemoryWrap::buffer>("buffer"),
                          InstanceMethod<&MemoryWrap::address>("address"),
+                         InstanceMethod<&MemoryWrap::descriptor>("descriptor"),
                      });
 }
 
@@ -25,7 +28,19 @@ MemoryWrap::MemoryWrap(const Napi::CallbackInfo& info) : ObjectWrap(info) {
   info.This().As<Napi::Object>().TypeTag(&kMemoryTag);
   uint64_t sizeBytes = 0;
   if (!readInteger(info[0], "sizeBytes", &sizeBytes)) return;
-  const Result result = HostMemory::allocate(sizeBytes, readFlag(info[1]), &memory_);
+  const bool isHuge = readFlag(info[1]);
+  Result result;
+  if (info[2].IsNumber()) {
+    uint64_t descriptor = 0;
+    if (!readInteger(info[2], "fd", &descriptor)) return;
+    // What is no int is no open descriptor either.
+    const int given = descriptor > INT_MAX ? -1 : static_cast<int>(descriptor);
+    result = HostMemory::import(given, sizeBytes, &memory_);
+  } else if (readFlag(info[2])) {
+    result = HostMemory::allocateShared(sizeBytes, isHuge, &memory_);
+  } else {
+    result = HostMemory::allocate(sizeBytes, isHuge, &memory_);
+  }
   if (!result.ok()) throwResult(info.Env(), result);
 }
 
@@ -85,6 +100,10 @@ Napi::Value MemoryWrap::buffer(const Napi::CallbackInfo& info) {
 Napi::Value MemoryWrap::address(const Napi::CallbackInfo& info) {
   const uint64_t address = isFreed_ ? 0 : static_cast<uint64_t>(memory_->address());
   return Napi::BigInt::New(info.Env(), address);
+}
+
+Napi::Value MemoryWrap::descriptor(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), isFreed_ ? -1 : memory_->descriptor());
 }
 
 }  // namespace kvferry

@@ -13,7 +13,7 @@ namespace kvferry {
 class MemoryWrap final : public Napi::ObjectWrap<MemoryWrap> {
  public:
   static Napi::Function define(Napi::Env env);
-  /** `new Memory(sizeBytes, isHuge)`. */
+  /** `new Memory(sizeBytes, isHuge, source)`: null for private pages, true for a memfd, or a descriptor. */
   explicit MemoryWrap(const Napi::CallbackInfo& info);
 
   /** The live memory of a `Memory` of this addon; null with a pending exception for anything else. */
@@ -23,6 +23,7 @@ class MemoryWrap final : public Napi::ObjectWrap<MemoryWrap> {
   Napi::Value free(const Napi::CallbackInfo& info);
   Napi::Value buffer(const Napi::CallbackInfo& info);
   Napi::Value address(const Napi::CallbackInfo& info);
+  Napi::Value descriptor(const Napi::CallbackInfo& info);
 
   std::shared_ptr<HostMemory> memory_;
   Napi::Reference<Napi::ArrayBuffer> buffer_;
