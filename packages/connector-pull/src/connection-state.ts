@@ -18,6 +18,7 @@ import { connectionTransitions } from './connection-transitions.ts'
 import { compareFacts, type PeerFacts } from './facts.ts'
 import { closed, peerUnavailable } from './failures.ts'
 import type { HandshakeGrant, HandshakeReply } from './messages.ts'
+import type { PeerClock } from './peer-clock.ts'
 import { checked, refuse, type Step } from './transition-table.ts'
 
 /** What a load needs to read from the peer. */
@@ -27,6 +28,10 @@ export interface PeerLink {
   readonly table: BlockTableHandle
   readonly blockCount: number
   readonly token: Uint8Array
+  /** Checks the signatures of the peer's handoffs. */
+  readonly handoffKey: Uint8Array
+  readonly leaseDurationMs: number
+  readonly clock: PeerClock
 }
 
 export type ConnectionState =
@@ -45,7 +50,12 @@ export type ConnectionState =
 
 export type ConnectionEvent =
   | { readonly kind: 'associate-end'; readonly association: Association }
-  | { readonly kind: 'exchange-end'; readonly reply: HandshakeReply }
+  /** `clock`: learned from the very exchange. */
+  | {
+      readonly kind: 'exchange-end'
+      readonly reply: HandshakeReply
+      readonly clock: PeerClock | null
+    }
   | { readonly kind: 'add-end'; readonly link: PeerLink }
   /** One of the three steps above failed. */
   | { readonly kind: 'handshake-fail'; readonly error: AnyConnectorError }
@@ -60,7 +70,12 @@ export type ConnectionEvent =
 
 export type ConnectionEffect =
   | { readonly kind: 'exchange'; readonly association: Association }
-  | { readonly kind: 'add'; readonly association: Association; readonly grant: HandshakeGrant }
+  | {
+      readonly kind: 'add'
+      readonly association: Association
+      readonly grant: HandshakeGrant
+      readonly clock: PeerClock
+    }
   /** Loads that wait may start. */
   | { readonly kind: 'announce-ready'; readonly link: PeerLink }
   | { readonly kind: 'fail-waiting'; readonly error: AnyConnectorError }
@@ -126,7 +141,7 @@ function stepHandshaking(
     case 'associate-end':
       return associated(event.association, context)
     case 'exchange-end':
-      return exchanged(state, event.reply, context)
+      return exchanged(state, event, context)
     case 'add-end':
       return {
         state: { kind: 'ready', link: event.link },
@@ -176,15 +191,17 @@ function associated(association: Association, context: ConnectionContext): Conne
 
 function exchanged(
   state: Handshaking,
-  reply: HandshakeReply,
+  event: Extract<ConnectionEvent, { kind: 'exchange-end' }>,
   context: ConnectionContext,
 ): ConnectionStep {
-  if (state.kind !== 'exchanging') return refuse(machine, state, { kind: 'exchange-end' })
+  if (state.kind !== 'exchanging') return refuse(machine, state, event)
   const { association } = state
-  if (reply.grant !== null && compareFacts(context.facts, reply.facts) === null) {
+  const { reply, clock } = event
+  const { grant } = reply
+  if (grant !== null && clock !== null && compareFacts(context.facts, reply.facts) === null) {
     return {
       state: { kind: 'adding', association },
-      effects: [{ kind: 'add', association, grant: reply.grant }],
+      effects: [{ kind: 'add', association, grant, clock }],
     }
   }
   return {

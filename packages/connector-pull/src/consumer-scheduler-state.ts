@@ -4,8 +4,7 @@
  * KV again: after a preemption the producer has long freed it. Called by scheduler.ts.
  */
 import { assertNever, type BlockIds } from '@kvferry/connector-api'
-import type { Handoff } from './handoff.ts'
-import type { RemoteRequest } from './metadata.ts'
+import type { Handoff } from './metadata.ts'
 import { checked, refuse, type Step, type TransitionTable } from './transition-table.ts'
 
 export type ConsumerRequestState =
@@ -28,13 +27,8 @@ export type ConsumerRequestEvent =
   | { readonly kind: 'finished' }
 
 export type ConsumerRequestEffect =
-  | {
-      readonly kind: 'load'
-      readonly remote: RemoteRequest
-      readonly localBlockIds: BlockIds
-      readonly remoteBlockIds: BlockIds
-    }
-  | { readonly kind: 'release'; readonly remote: RemoteRequest }
+  | { readonly kind: 'load'; readonly handoff: Handoff; readonly localBlockIds: BlockIds }
+  | { readonly kind: 'release'; readonly handoff: Handoff }
   | { readonly kind: 'abort' }
 
 export const consumerRequestTransitions = {
@@ -80,21 +74,17 @@ function stepOffered(
   state: Extract<ConsumerRequestState, { kind: 'offered' }>,
   event: ConsumerRequestEvent,
 ): ConsumerStep {
-  const { remote, blockIds } = state.handoff
+  const { handoff } = state
   switch (event.kind) {
-    case 'allocated-for-load': {
-      // Both lists end at the block of the last prompt token; what was hit locally is missing in front.
-      const wanted = event.blockIds[0]?.length ?? 0
-      const remoteBlockIds = [blockIds.slice(Math.max(0, blockIds.length - wanted))]
+    case 'allocated-for-load':
       return {
         state: { kind: 'loading' },
-        effects: [{ kind: 'load', remote, localBlockIds: event.blockIds, remoteBlockIds }],
+        effects: [{ kind: 'load', handoff, localBlockIds: event.blockIds }],
       }
-    }
     case 'allocated':
-      return { ...settled, effects: [{ kind: 'release', remote }] }
+      return { ...settled, effects: [{ kind: 'release', handoff }] }
     case 'finished':
-      return { ...ended, effects: [{ kind: 'release', remote }] }
+      return { ...ended, effects: [{ kind: 'release', handoff }] }
     case 'received':
       return refuse(machine, state, event)
     default:

@@ -16,17 +16,19 @@ import {
 import type { PeerLink } from './connection-state.ts'
 import type { PeerFacts } from './facts.ts'
 import { asConnectorError, closed, limitExceeded } from './failures.ts'
-import { LeaseClient } from './lease-client.ts'
+import { expiryError, forgeryError } from './handoff-check.ts'
+import { askForLease } from './lease-client.ts'
 import { orderError, outOfRange, sampleOf, type LoadRecord } from './load-record.ts'
 import { LoadResults } from './load-results.ts'
 import { stepLoad, type LoadEffect, type LoadEvent, type LoadOutcome } from './load-state.ts'
-import type { LoadOrder, RemoteRequest } from './metadata.ts'
+import type { Handoff, LoadOrder } from './metadata.ts'
 import type { PullOptions } from './options.ts'
-import { PeerConnections, peerKey, type PeerKey } from './peer-connections.ts'
+import { PeerConnections, type PeerKey } from './peer-connections.ts'
 import type { PullCounters } from './pull-counters.ts'
 import { quarantineError, quarantinedBlockCount } from './quarantine.ts'
 import { recordOverdue, recordRead } from './read-metrics.ts'
 import { postAll, readPost } from './read-post.ts'
+import { ReleaseQueue } from './release-queue.ts'
 
 export interface ConsumerOptions {
   readonly components: WorkerComponents
@@ -36,6 +38,7 @@ export interface ConsumerOptions {
   readonly table: BlockTableHandle
   /** Blocks of the pool. */
   readonly blockCount: number
+  readonly tpRank: number
 }
 
 export class ConsumerWorker {
@@ -46,7 +49,8 @@ export class ConsumerWorker {
   readonly #options: PullOptions
   readonly #table: BlockTableHandle
   readonly #blockCount: number
-  readonly #leases: LeaseClient
+  readonly #tpRank: number
+  readonly #releases: ReleaseQueue
   readonly #peers: PeerConnections
   readonly #loads = new Map<RequestId, LoadRecord>()
   /** Index into `#loads` by the transfer that a load waits for. */
@@ -62,7 +66,8 @@ export class ConsumerWorker {
     this.#options = init.options
     this.#table = init.table
     this.#blockCount = init.blockCount
-    this.#leases = new LeaseClient(init.components, init.counters)
+    this.#tpRank = init.tpRank
+    this.#releases = new ReleaseQueue(init.components, init.counters, init.tpRank)
     this.results = new LoadResults(init.components, init.counters)
     this.#peers = new PeerConnections({
       components: init.components,
@@ -70,10 +75,18 @@ export class ConsumerWorker {
       facts: init.facts,
       handshakeTimeoutMs: init.options.handshakeTimeoutMs,
       listener: {
-        onReady: (key, link) => this.#forWaiting(key, (record) => this.#ready(record, link)),
-        onFailed: (key, error) =>
-          this.#forWaiting(key, (record) => this.#dispatch(record, { kind: 'peer-fail', error })),
-        onForgotten: (key) => this.#forWaiting(key, (record) => this.#connect(record)),
+        onReady: (key, link) => {
+          this.#forWaiting(key, (record) => this.#ready(record, link))
+          this.#releases.onReady(key, link)
+        },
+        onFailed: (key, error) => {
+          this.#forWaiting(key, (record) => this.#dispatch(record, { kind: 'peer-fail', error }))
+          this.#releases.onFailed(key)
+        },
+        onForgotten: (key) => {
+          this.#forWaiting(key, (record) => this.#connect(record))
+          this.#releases.onForgotten(this.#peers, key)
+        },
         hasOpenReads: (key) => [...this.#reads.values()].some(({ peer }) => peer === key),
       },
     })
@@ -94,7 +107,7 @@ export class ConsumerWorker {
     const record: LoadRecord = {
       order,
       loadId: this.#takeLoadId(),
-      peer: peerKey(order.remote),
+      peer: null,
       bindAtMs: this.#components.clock.now(),
       handshakeMs: 0,
       link: null,
@@ -106,8 +119,8 @@ export class ConsumerWorker {
   }
 
   /** Nothing is to be read: the producer may free. */
-  release(remote: RemoteRequest): void {
-    void this.#leases.release(remote, this.#takeLoadId())
+  release(handoff: Handoff): void {
+    this.#releases.add(this.#peers, handoff, this.#takeLoadId())
   }
 
   abort(requestId: RequestId): void {
@@ -119,7 +132,7 @@ export class ConsumerWorker {
   flush(): void {
     const waiting = this.#toPost.filter(({ state }) => state.kind === 'posting')
     this.#toPost = []
-    const records = waiting.filter((record) => this.#checkRemoteBlocks(record))
+    const records = waiting.filter((record) => this.#checkHandoff(record))
     if (records.length === 0) return
     const { posting, transferDeadlineMs } = this.#options
     const posts = records.map((record) => readPost(record, this.#table, transferDeadlineMs))
@@ -190,11 +203,13 @@ export class ConsumerWorker {
   }
 
   #connect(record: LoadRecord): void {
-    const answer = this.#peers.linkTo(record.order.remote)
-    if (answer.kind === 'ready') this.#ready(record, answer.link)
+    const answer = this.#peers.linkTo(record.order.handoff.remote)
     if (answer.kind === 'unavailable') {
       this.#dispatch(record, { kind: 'peer-fail', error: answer.error })
+      return
     }
+    record.peer = answer.key
+    if (answer.kind === 'ready') this.#ready(record, answer.link)
   }
 
   #ready(record: LoadRecord, link: PeerLink): void {
@@ -211,11 +226,22 @@ export class ConsumerWorker {
     this.flush()
   }
 
-  /** The producer's table is known only now; ids that it does not have can't be posted. */
-  #checkRemoteBlocks(record: LoadRecord): boolean {
-    const error = outOfRange(record.order.remoteBlockIds[0]!, record.link!.blockCount)
-    if (error !== null) this.#dispatch(record, { kind: 'post-fail', error })
-    return error === null
+  /** Key, clock and table of the producer are known only now. */
+  #checkHandoff(record: LoadRecord): boolean {
+    const { handoff } = record.order
+    const link = record.link!
+    const forgery = forgeryError(handoff, link, this.#tpRank)
+    const error =
+      forgery ??
+      outOfRange(handoff.blockIds, link.blockCount) ??
+      expiryError(handoff, link, this.#components.clock.now())
+    if (error === null) return true
+    if (forgery !== null) {
+      this.#counters.add('messagesRefused')
+      this.#components.metrics.add('kv_messages_refused_total', 1, { where: 'handoff' })
+    }
+    this.#dispatch(record, { kind: 'handoff-refuse', error })
+    return false
   }
 
   #complete(record: LoadRecord, completion: TransferCompletion): void {
@@ -234,7 +260,7 @@ export class ConsumerWorker {
         : { kind: 'transfer-fail', times, error: completion.error },
     )
     metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount)
-    this.#peers.readEnd(record.peer, status === 'done')
+    if (record.peer !== null) this.#peers.readEnd(record.peer, status === 'done')
   }
 
   #overdue(record: LoadRecord): void {
@@ -263,7 +289,7 @@ export class ConsumerWorker {
         void this.#ask(record)
         return
       case 'release':
-        void this.#leases.release(record.order.remote, record.loadId)
+        this.#releases.add(this.#peers, record.order.handoff, record.loadId)
         return
       case 'report':
         this.#report(record, effect.outcome)
@@ -273,9 +299,10 @@ export class ConsumerWorker {
 
   async #ask(record: LoadRecord): Promise<void> {
     const { order, loadId, link } = record
-    const { requestId, remote } = order
-    const load = { requestId, remoteId: remote.requestId, loadId }
-    this.#dispatch(record, await this.#leases.ask(link!.association, load))
+    const { requestId, handoff } = order
+    const load = { requestId, remoteId: handoff.remote.requestId, loadId }
+    const { clock } = this.#components
+    this.#dispatch(record, await askForLease(clock, link!.association, load))
   }
 
   #report(record: LoadRecord, outcome: LoadOutcome): void {

@@ -2,7 +2,12 @@
  * The three steps of a handshake as the consumer performs them, each one promise that yields the
  * connection machine's next event. They decide nothing: connection-state.ts does.
  */
-import type { Association, TransferAgent, WorkerComponents } from '@kvferry/connector-api'
+import type {
+  Association,
+  PeerAddress,
+  TransferAgent,
+  WorkerComponents,
+} from '@kvferry/connector-api'
 import type { ConnectionEvent } from './connection-state.ts'
 import type { PeerFacts } from './facts.ts'
 import {
@@ -11,35 +16,41 @@ import {
   messageKinds,
   type HandshakeGrant,
 } from './messages.ts'
-import type { RemoteRequest } from './metadata.ts'
+import { PeerClock } from './peer-clock.ts'
 
 /** @throws ConnectorError as `SideChannel.connect`. */
 export async function associate(
   { sideChannel }: WorkerComponents,
-  { host, port, engineId }: RemoteRequest,
+  address: PeerAddress,
   timeoutMs: number,
 ): Promise<ConnectionEvent> {
-  const association = await sideChannel.connect({ host, port, engineId }, { timeoutMs })
+  const association = await sideChannel.connect(address, { timeoutMs })
   return { kind: 'associate-end', association }
 }
 
 /** @throws ConnectorError as `Association.request`; ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE. */
 export async function exchange(
+  { clock }: WorkerComponents,
   association: Association,
   facts: PeerFacts,
   timeoutMs: number,
 ): Promise<ConnectionEvent> {
   const body = encodeHandshakeRequest(facts)
+  const sentAt = clock.now()
   const answer = await association.request(messageKinds.handshake, body, { timeoutMs })
+  const receivedAt = clock.now()
   const reply = decodeHandshakeReply(answer, association.peer.engineId)
-  return { kind: 'exchange-end', reply }
+  const { grant } = reply
+  const peerClock =
+    grant === null ? null : new PeerClock({ sentAt, receivedAt, remoteMs: grant.clockMs })
+  return { kind: 'exchange-end', reply, clock: peerClock }
 }
 
 /** @throws ConnectorError as `TransferAgent.addPeer` and `importBlockTable`; then no peer is left. */
 export async function addPeer(
   agent: TransferAgent,
   association: Association,
-  grant: HandshakeGrant,
+  { grant, clock }: { readonly grant: HandshakeGrant; readonly clock: PeerClock },
 ): Promise<ConnectionEvent> {
   const peer = await agent.addPeer({
     metadata: grant.agentMetadata,
@@ -48,8 +59,9 @@ export async function addPeer(
   try {
     const table = agent.importBlockTable(peer, grant.blockTable)
     const { blockCount } = agent.describeBlockTable(table)
-    const { token } = grant
-    return { kind: 'add-end', link: { association, peer, table, blockCount, token } }
+    const { token, handoffKey, leaseDurationMs } = grant
+    const keys = { token, handoffKey, leaseDurationMs, clock }
+    return { kind: 'add-end', link: { association, peer, table, blockCount, ...keys } }
   } catch (cause) {
     await agent.removePeer(peer)
     throw cause

@@ -28,6 +28,14 @@ export const pullLimits = {
   stragglerTimeoutMs: 30_000,
   /** How long a closing worker waits for its readers or its own READs. */
   shutdownDrainMs: 5_000,
+  /** Key with which one rank of a producer signs handoffs. */
+  handoffKeySizeBytes: 32,
+  /** HMAC-SHA256. */
+  signatureSizeBytes: 32,
+  /** TP ranks of one engine; each adds a signature to every handoff. */
+  tpSizeMax: 64,
+  /** Tokens of one block of a peer. */
+  blockTokensMax: 65_536,
   /** A token of an association: 128 bits. */
   tokenSizeBytes: 16,
   /** Token, version, kind and load id before the request id of a notification. */
@@ -40,7 +48,10 @@ assert(
 )
 assert(
   // One load of the largest size, both block lists and its strings, must fit into one step.
-  8 * limits.blocksPerPostMax + 8 * limits.idSizeBytesMax + pullLimits.hostSizeBytesMax <=
+  8 * limits.blocksPerPostMax +
+    8 * limits.idSizeBytesMax +
+    pullLimits.hostSizeBytesMax +
+    pullLimits.tpSizeMax * pullLimits.signatureSizeBytes <=
     pullLimits.metadataSizeBytesMax,
   'a load may never fit into a step',
 )

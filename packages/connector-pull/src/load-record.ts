@@ -18,7 +18,8 @@ import type { PeerKey } from './peer-connections.ts'
 export interface LoadRecord {
   readonly order: LoadOrder
   readonly loadId: number
-  readonly peer: PeerKey
+  /** Set when it waits for a connection, or has one. */
+  peer: PeerKey | null
   readonly bindAtMs: number
   /** 0 when the connection was ready at once. */
   handshakeMs: number
@@ -31,18 +32,23 @@ export const blockCountOf = (order: LoadOrder): number => order.localBlockIds[0]
 
 /** Why an order can't be carried out on a table of `blockCount` blocks, or null. */
 export function orderError(order: LoadOrder, blockCount: number): AnyConnectorError | null {
-  const { localBlockIds, remoteBlockIds } = order
-  if (localBlockIds.length !== 1 || remoteBlockIds.length !== 1) {
+  const { localBlockIds, handoff } = order
+  if (localBlockIds.length !== 1) {
     return unsupported('groupCountMax', `load of ${localBlockIds.length} KV groups`)
   }
-  const [local, remote] = [localBlockIds[0]!, remoteBlockIds[0]!]
+  const local = localBlockIds[0]!
   if (local.length > limits.blocksPerPostMax) {
     return limitExceeded('blocksPerPostMax', local.length, limits.blocksPerPostMax)
   }
-  if (local.length === 0 || local.length !== remote.length) {
-    return invalidBlocks(`${remote.length} for ${local.length} local ones`)
+  if (local.length === 0 || local.length > handoff.blockIds.length) {
+    return invalidBlocks(`${handoff.blockIds.length} for ${local.length} local ones`)
   }
   return outOfRange(local, blockCount)
+}
+
+/** Both lists end at the block of the last token; what was hit locally is missing in front. */
+export function remoteBlockIdsOf({ handoff, localBlockIds }: LoadOrder): Uint32Array {
+  return handoff.blockIds.slice(handoff.blockIds.length - localBlockIds[0]!.length)
 }
 
 /** The first id that a table of `blockCount` blocks does not have. */

@@ -53,6 +53,8 @@ export type LoadState =
 export type LoadEvent =
   | { readonly kind: 'peer-ready' }
   | { readonly kind: 'peer-fail'; readonly error: AnyConnectorError }
+  /** The handoff is not what its producer wrote, or its lease is over: nothing is read or given back. */
+  | { readonly kind: 'handoff-refuse'; readonly error: AnyConnectorError }
   | { readonly kind: 'post-end'; readonly transfer: TransferHandle }
   | { readonly kind: 'post-fail'; readonly error: AnyConnectorError }
   | { readonly kind: 'transfer-done'; readonly times: TransferTimes }
@@ -133,6 +135,7 @@ function stepBeforeRead(
     case 'peer-ready':
       return { state: { kind: 'posting' }, effects: [{ kind: 'post' }] }
     case 'peer-fail':
+    case 'handoff-refuse':
       return end(fail(event.error), null)
     case 'post-end':
       return {
@@ -183,6 +186,7 @@ function stepReading(state: Reading, event: LoadEvent, now: Instant): LoadStep {
       // The READ's own status decides; it may even succeed.
       return stay(state)
     case 'peer-ready':
+    case 'handoff-refuse':
     case 'post-end':
     case 'post-fail':
       return refuse(machine, state, event)
@@ -227,6 +231,7 @@ function stepDraining(state: Draining, event: LoadEvent): LoadStep {
     case 'peer-fail':
       return stay(state)
     case 'peer-ready':
+    case 'handoff-refuse':
     case 'post-end':
     case 'post-fail':
     case 'abort':
@@ -253,6 +258,7 @@ function stepReadDone(state: ReadDone, event: LoadEvent, now: Instant): LoadStep
     case 'peer-fail':
       return stay(state)
     case 'peer-ready':
+    case 'handoff-refuse':
     case 'post-end':
     case 'post-fail':
     case 'transfer-done':

@@ -16,7 +16,12 @@ const ignoredAnswers = <S extends LoadState['kind']>(state: S) =>
 
 export const loadTransitions: TransitionTable<LoadState['kind'], LoadEvent['kind']> = {
   connecting: { 'peer-ready': ['posting'], 'peer-fail': ['ended'], abort: ['ended'] },
-  posting: { 'post-end': ['reading'], 'post-fail': ['ended'], abort: ['ended'] },
+  posting: {
+    'handoff-refuse': ['ended'],
+    'post-end': ['reading'],
+    'post-fail': ['ended'],
+    abort: ['ended'],
+  },
   reading: {
     'transfer-done': ['ended', 'awaiting-grant', 'checking'],
     'transfer-fail': ['ended'],

@@ -28,7 +28,12 @@ export interface HandshakeGrant {
   readonly agentMetadata: Uint8Array
   readonly blockTable: Uint8Array
   readonly token: Uint8Array
+  /** Checks the signatures of this rank's handoffs. */
+  readonly handoffKey: Uint8Array
+  /** How long one renewal lasts; renewals are timed by it. */
   readonly leaseDurationMs: number
+  /** The producer's clock when it answered. */
+  readonly clockMs: number
 }
 
 /** `grant` is null when the producer found a difference; the consumer names it from the facts. */
@@ -96,7 +101,9 @@ export function encodeHandshakeReply({ facts, grant }: HandshakeReply): Uint8Arr
     .bytes(grant.agentMetadata)
     .bytes(grant.blockTable)
     .fixed(grant.token)
+    .fixed(grant.handoffKey)
     .f64(grant.leaseDurationMs)
+    .f64(grant.clockMs)
     .finish()
 }
 
@@ -114,7 +121,9 @@ export function decodeHandshakeReply(body: Uint8Array, peer: string): HandshakeR
           agentMetadata: reader.bytes(limits.agentMetadataSizeBytesMax),
           blockTable: reader.bytes(limits.frameSizeBytesMax),
           token: reader.fixed(pullLimits.tokenSizeBytes),
+          handoffKey: reader.fixed(pullLimits.handoffKeySizeBytes),
           leaseDurationMs: reader.f64(),
+          clockMs: reader.f64(),
         }
   reader.end()
   return { facts, grant }

@@ -3,7 +3,8 @@
  * of our own. Both halves belong to one engine and one version, so bytes that do not decode are a bug
  * or a wrong deployment, not a peer's doing; the codec is strict all the same.
  *
- * Version 1 of the form. It is no part of WIRE_VERSION, since it never leaves the engine.
+ * Version 2 of the form: whole handoffs, so that the worker can check their signatures. It is no part of
+ * WIRE_VERSION, since it never leaves the engine.
  */
 import {
   assertNever,
@@ -19,7 +20,7 @@ import {
 import { ByteReader, ByteWriter } from './bytes.ts'
 import { pullLimits } from './limits.ts'
 
-const metadataVersion = 1
+const metadataVersion = 2
 /** More groups than any capability allows: the worker refuses them by name, the codec only bounds. */
 const groupCountMax = 64
 
@@ -32,12 +33,29 @@ export interface RemoteRequest {
   readonly requestId: RequestId
 }
 
-/** Blocks to READ: `remoteBlockIds[g][i]` goes to `localBlockIds[g][i]`. */
+/** What a producer says about blocks that it keeps, and signs. */
+export interface HandoffClaims {
+  readonly remote: RemoteRequest
+  /** Every block of the prompt on the producer, in token order; the last one may be partial. */
+  readonly blockIds: Uint32Array
+  readonly tokenCount: number
+  /** Tokens per block of the producer. */
+  readonly blockTokens: number
+  readonly tpSize: number
+  /** End of the lease when the handoff was written, in the producer's clock. */
+  readonly leaseDeadlineMs: number
+}
+
+export interface Handoff extends HandoffClaims {
+  /** One per TP rank, one after the other; see handoff-signature.ts. */
+  readonly signature: Uint8Array
+}
+
+/** Blocks to fill from the end of the handoff's tokens. */
 export interface LoadOrder {
   readonly requestId: RequestId
-  readonly remote: RemoteRequest
+  readonly handoff: Handoff
   readonly localBlockIds: BlockIds
-  readonly remoteBlockIds: BlockIds
 }
 
 export type MetadataEntry =
@@ -49,7 +67,7 @@ export type MetadataEntry =
   | { readonly kind: 'withdraw'; readonly requestId: RequestId }
   | { readonly kind: 'load'; readonly order: LoadOrder }
   /** Nothing will be read (full local hit, or ended before allocation): the producer may free. */
-  | { readonly kind: 'release'; readonly remote: RemoteRequest }
+  | { readonly kind: 'release'; readonly requestId: RequestId; readonly handoff: Handoff }
   /** The engine gave up a request whose load was ordered. */
   | { readonly kind: 'abort'; readonly requestId: RequestId }
 
@@ -58,10 +76,24 @@ const kindCodes = { announce: 1, lease: 2, withdraw: 3, load: 4, release: 5, abo
 /** Upper bound of an entry's encoded size, to cut a step's metadata at its limit. */
 export function entrySizeBytes(entry: MetadataEntry): number {
   const fixed = 8 * limits.idSizeBytesMax + pullLimits.hostSizeBytesMax
-  if (entry.kind !== 'load') return fixed
-  const { localBlockIds, remoteBlockIds } = entry.order
-  return [...localBlockIds, ...remoteBlockIds].reduce((sum, ids) => sum + 4 + 4 * ids.length, fixed)
+  switch (entry.kind) {
+    case 'load': {
+      const { handoff, localBlockIds } = entry.order
+      return localBlockIds.reduce((sum, ids) => sum + 4 + 4 * ids.length, fixed + sizeOf(handoff))
+    }
+    case 'release':
+      return fixed + sizeOf(entry.handoff)
+    case 'announce':
+    case 'lease':
+    case 'withdraw':
+    case 'abort':
+      return fixed
+    default:
+      return assertNever(entry)
+  }
 }
+
+const sizeOf = ({ blockIds, signature }: Handoff): number => 4 * blockIds.length + signature.length
 
 /** @throws RangeError when an id or a list is longer than its limit. */
 export function encodeMetadata(entries: readonly MetadataEntry[]): Uint8Array {
@@ -95,13 +127,13 @@ function writeEntry(writer: ByteWriter, entry: MetadataEntry): void {
       writer.string(entry.requestId).f64(entry.remainingMs)
       return
     case 'release':
-      writeRemote(writer, entry.remote)
+      writer.string(entry.requestId)
+      writeHandoff(writer, entry.handoff)
       return
     case 'load':
       writer.string(entry.order.requestId)
-      writeRemote(writer, entry.order.remote)
+      writeHandoff(writer, entry.order.handoff)
       writeBlockIds(writer, entry.order.localBlockIds)
-      writeBlockIds(writer, entry.order.remoteBlockIds)
       return
     default:
       assertNever(entry)
@@ -120,15 +152,11 @@ function readEntry(reader: ByteReader): MetadataEntry {
     case kindCodes.lease:
       return { kind: 'lease', requestId: readRequestId(reader), remainingMs: reader.f64() }
     case kindCodes.release:
-      return { kind: 'release', remote: readRemote(reader) }
+      return { kind: 'release', requestId: readRequestId(reader), handoff: readHandoff(reader) }
     case kindCodes.load: {
       const requestId = readRequestId(reader)
-      const remote = readRemote(reader)
-      const localBlockIds = readBlockIds(reader)
-      return {
-        kind: 'load',
-        order: { requestId, remote, localBlockIds, remoteBlockIds: readBlockIds(reader) },
-      }
+      const handoff = readHandoff(reader)
+      return { kind: 'load', order: { requestId, handoff, localBlockIds: readBlockIds(reader) } }
     }
     default:
       return reader.fail(`entry kind ${code}`)
@@ -137,6 +165,23 @@ function readEntry(reader: ByteReader): MetadataEntry {
 
 const readRequestId = (reader: ByteReader): RequestId =>
   asRequestId(reader.string(limits.idSizeBytesMax))
+
+function writeHandoff(writer: ByteWriter, handoff: Handoff): void {
+  writeRemote(writer, handoff.remote)
+  writer.u32List(handoff.blockIds).u32(handoff.tokenCount).u32(handoff.blockTokens)
+  writer.u16(handoff.tpSize).f64(handoff.leaseDeadlineMs).bytes(handoff.signature)
+}
+
+function readHandoff(reader: ByteReader): Handoff {
+  const remote = readRemote(reader)
+  const blockIds = reader.u32List(limits.blocksPerPostMax)
+  const tokenCount = reader.u32()
+  const blockTokens = reader.u32()
+  const tpSize = reader.u16()
+  const leaseDeadlineMs = reader.f64()
+  const signature = reader.bytes(pullLimits.tpSizeMax * pullLimits.signatureSizeBytes)
+  return { remote, blockIds, tokenCount, blockTokens, tpSize, leaseDeadlineMs, signature }
+}
 
 function writeRemote(writer: ByteWriter, remote: RemoteRequest): void {
   writer.string(remote.engineId).string(remote.incarnation).string(remote.host)

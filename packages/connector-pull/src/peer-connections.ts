@@ -7,6 +7,8 @@ import {
   limits,
   type AnyConnectorError,
   type Association,
+  type Incarnation,
+  type PeerAddress,
   type PeerHandle,
   type Timer,
   type WorkerComponents,
@@ -24,13 +26,14 @@ import { asConnectorError, limitExceeded, peerUnavailable } from './failures.ts'
 import { addPeer, associate, exchange } from './handshake.ts'
 import { encodeEmpty, messageKinds } from './messages.ts'
 import type { RemoteRequest } from './metadata.ts'
+import { addressOf } from './peer-addresses.ts'
 import type { PullCounters } from './pull-counters.ts'
 
-/** One life of one engine. */
+/** One life of one engine at one address: a false address must not stand in for the right one. */
 export type PeerKey = string
 
-export const peerKey = ({ engineId, incarnation }: RemoteRequest): PeerKey =>
-  JSON.stringify([engineId, incarnation])
+const peerKey = ({ engineId, host, port }: PeerAddress, incarnation: Incarnation): PeerKey =>
+  JSON.stringify([engineId, incarnation, host, port])
 
 export interface PeerListener {
   onReady(key: PeerKey, link: PeerLink): void
@@ -41,14 +44,14 @@ export interface PeerListener {
 }
 
 export type LinkAnswer =
-  | { readonly kind: 'ready'; readonly link: PeerLink }
+  | { readonly kind: 'ready'; readonly key: PeerKey; readonly link: PeerLink }
   /** `PeerListener` tells the end. */
-  | { readonly kind: 'waiting' }
+  | { readonly kind: 'waiting'; readonly key: PeerKey }
   | { readonly kind: 'unavailable'; readonly error: AnyConnectorError }
 
 interface ConnectionRecord {
   readonly key: PeerKey
-  readonly remote: RemoteRequest
+  readonly address: PeerAddress
   readonly context: ConnectionContext
   readonly startedAtMs: number
   state: ConnectionState
@@ -83,12 +86,15 @@ export class PeerConnections {
 
   /** The link to `remote`, or the start of a handshake for it. */
   linkTo(remote: RemoteRequest): LinkAnswer {
-    const known = this.#records.get(peerKey(remote))
-    if (known === undefined) return this.#connect(remote)
+    const lookup = addressOf(remote, this.#components.config.peers)
+    if (lookup.kind === 'stranger') return { kind: 'unavailable', error: lookup.error }
+    const key = peerKey(lookup.address, remote.incarnation)
+    const known = this.#records.get(key)
+    if (known === undefined) return this.#connect(key, lookup.address, remote.incarnation)
     switch (known.state.kind) {
       case 'ready':
       case 'wired':
-        return { kind: 'ready', link: known.state.link }
+        return { kind: 'ready', key, link: known.state.link }
       case 'abandoning':
       case 'draining':
         return { kind: 'unavailable', error: peerUnavailable(remote.engineId) }
@@ -97,7 +103,7 @@ export class PeerConnections {
       case 'adding':
       case 'removing':
       case 'ended':
-        return { kind: 'waiting' }
+        return { kind: 'waiting', key }
     }
   }
 
@@ -115,18 +121,17 @@ export class PeerConnections {
     await Promise.all(this.#removals)
   }
 
-  #connect(remote: RemoteRequest): LinkAnswer {
+  #connect(key: PeerKey, address: PeerAddress, incarnation: Incarnation): LinkAnswer {
     if (this.#records.size >= limits.peerCountMax) {
       const error = limitExceeded('peerCountMax', this.#records.size + 1, limits.peerCountMax)
       return { kind: 'unavailable', error }
     }
-    const { engineId, incarnation } = remote
     const { clock } = this.#components
     const record: ConnectionRecord = {
-      key: peerKey(remote),
-      remote,
+      key,
+      address,
       context: {
-        engineId,
+        engineId: address.engineId,
         incarnation,
         facts: this.#facts,
         handshakeTimeoutMs: this.#handshakeTimeoutMs,
@@ -138,8 +143,8 @@ export class PeerConnections {
       ),
     }
     this.#records.set(record.key, record)
-    void this.#run(record, associate(this.#components, remote, this.#handshakeTimeoutMs))
-    return { kind: 'waiting' }
+    void this.#run(record, associate(this.#components, address, this.#handshakeTimeoutMs))
+    return { kind: 'waiting', key }
   }
 
   #associationEnd(association: Association): void {
@@ -177,10 +182,10 @@ export class PeerConnections {
   #perform(record: ConnectionRecord, effect: ConnectionEffect): void {
     switch (effect.kind) {
       case 'exchange':
-        void this.#run(record, exchange(effect.association, this.#facts, this.#timeoutMs(record)))
+        void this.#run(record, this.#exchange(record, effect.association))
         return
       case 'add':
-        void this.#run(record, addPeer(this.#components.agent, effect.association, effect.grant))
+        void this.#run(record, addPeer(this.#components.agent, effect.association, effect))
         return
       case 'announce-ready':
         this.#counters.add('handshakesDone')
@@ -199,6 +204,10 @@ export class PeerConnections {
     }
   }
 
+  #exchange(record: ConnectionRecord, association: Association): Promise<ConnectionEvent> {
+    return exchange(this.#components, association, this.#facts, this.#timeoutMs(record))
+  }
+
   /** What is left of the handshake's time; the machine's own deadline is the last word. */
   #timeoutMs(record: ConnectionRecord): number {
     const elapsedMs = this.#components.clock.now() - record.startedAtMs
@@ -211,7 +220,7 @@ export class PeerConnections {
     try {
       event = await step
     } catch (cause) {
-      const context = { operation: 'handshake', peer: record.remote.engineId }
+      const context = { operation: 'handshake', peer: record.address.engineId }
       event = { kind: 'handshake-fail', error: asConnectorError(cause, context) }
     }
     this.#dispatch(record, event)
@@ -222,7 +231,7 @@ export class PeerConnections {
       await association.request(messageKinds.wired, encodeEmpty())
     } catch (cause) {
       // The producer polls a while longer, until its own deadline.
-      const error = asConnectorError(cause, { operation: 'wired', peer: record.remote.engineId })
+      const error = asConnectorError(cause, { operation: 'wired', peer: record.address.engineId })
       this.#components.logger.debug('wired message lost', { code: error.code })
     }
   }
@@ -236,7 +245,7 @@ export class PeerConnections {
     try {
       await this.#components.agent.removePeer(peer)
     } catch (cause) {
-      const context = { operation: 'remove peer', peer: record.remote.engineId }
+      const context = { operation: 'remove peer', peer: record.address.engineId }
       this.#components.logger.warn(asConnectorError(cause, context).message)
     }
     this.#dispatch(record, { kind: 'remove-end' })
@@ -244,7 +253,7 @@ export class PeerConnections {
 
   #countFailure(record: ConnectionRecord, error: AnyConnectorError): void {
     const { logger, metrics } = this.#components
-    const { engineId, host, port } = record.remote
+    const { engineId, host, port } = record.address
     this.#counters.add('handshakesFailed')
     metrics.add('kv_handshakes_failed_total', 1, { code: error.code })
     logger.warn(`handshake failed: ${error.message}`, { code: error.code, engineId, host, port })

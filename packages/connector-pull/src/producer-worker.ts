@@ -39,6 +39,7 @@ export interface ProducerOptions {
   readonly agentMetadata: Uint8Array
   /** As `TransferAgent.exportBlockTable` made it. */
   readonly blockTable: Uint8Array
+  readonly handoffKey: Uint8Array
 }
 
 export class ProducerWorker {
@@ -196,14 +197,16 @@ export class ProducerWorker {
   }
 
   #grant(peer: PeerIdentity): HandshakeGrant {
-    const { agentMetadata, blockTable, leaseDurationMs } = this.#options
-    const token = this.#tokens.issue(peer)
+    const { agentMetadata, blockTable, handoffKey, leaseDurationMs } = this.#options
+    const { agent, clock } = this.#components
     return {
-      agentName: this.#components.agent.name,
+      agentName: agent.name,
       agentMetadata,
       blockTable,
-      token,
+      token: this.#tokens.issue(peer),
+      handoffKey,
       leaseDurationMs,
+      clockMs: clock.now(),
     }
   }
 

@@ -26,7 +26,7 @@ export function recordOverdue({ logger, metrics }: CommonComponents, order: Load
   metrics.add('kv_transfers_overdue_total', 1, { direction: 'read' })
   logger.warn('READ overdue: its blocks are out of service until it ends', {
     requestId: order.requestId,
-    engineId: order.remote.engineId,
+    engineId: order.handoff.remote.engineId,
     blocks: blockCountOf(order),
   })
 }

@@ -12,7 +12,7 @@ import {
   type TransferPost,
 } from '@kvferry/connector-api'
 import { asConnectorError } from './failures.ts'
-import type { LoadRecord } from './load-record.ts'
+import { remoteBlockIdsOf, type LoadRecord } from './load-record.ts'
 import { encodeReadDone } from './notification.ts'
 
 export type PostResult =
@@ -25,12 +25,12 @@ export function readPost(
   deadlineMs: number,
 ): TransferPost {
   assert(link !== null, 'a load is posted before its peer is ready')
-  const { requestId } = order.remote
+  const { requestId } = order.handoff.remote
   return {
     direction: 'read',
     peer: link.peer,
     local: { table, blockIds: order.localBlockIds[0]! },
-    remote: { table: link.table, blockIds: order.remoteBlockIds[0]! },
+    remote: { table: link.table, blockIds: remoteBlockIdsOf(order) },
     notification: encodeReadDone({ token: link.token, loadId, requestId }),
     deadlineMs,
   }

@@ -5,6 +5,7 @@
  */
 import type { ConnectorError } from '@kvferry/connector-api'
 import {
+  instantPlus,
   limits,
   type BlockIds,
   type ConnectorScheduler,
@@ -23,9 +24,9 @@ import {
   type ConsumerRequestEvent,
   type ConsumerRequestState,
 } from './consumer-scheduler-state.ts'
-import { decodeCoordinates, type Coordinates } from './coordinates.ts'
 import { unsupported } from './failures.ts'
-import { encodeHandoff, parseParams, type ParsedParams } from './handoff.ts'
+import { HandoffWriter } from './handoff-writer.ts'
+import { parseParams, type ParsedParams } from './handoff.ts'
 import { MetadataOutbox, type PendingEntry } from './metadata-outbox.ts'
 import type { PullOptions } from './options.ts'
 import {
@@ -44,7 +45,7 @@ export class PullScheduler implements ConnectorScheduler {
   readonly #produced = new Map<RequestId, ProducerRequestState>()
   readonly #consumed = new Map<RequestId, ConsumerRequestState>()
   readonly #outbox = new MetadataOutbox()
-  #coordinates: Coordinates | null = null
+  #writer: HandoffWriter | null = null
 
   constructor(components: SchedulerComponents, options: PullOptions) {
     this.#components = components
@@ -53,11 +54,11 @@ export class PullScheduler implements ConnectorScheduler {
 
   /** @throws ConnectorError ERR_KV_UNSUPPORTED (several ranks), ERR_KV_MESSAGE_INVALID: the engine can't start. */
   setHandshakeMetadata(byRank: ReadonlyMap<RankKey, Uint8Array>): void {
-    const [first, ...others] = byRank.values()
-    if (first === undefined || others.length > 0) {
+    if (byRank.size > 1) {
       throw unsupported('tensorParallel', `pull serves one rank, not ${byRank.size}`)
     }
-    this.#coordinates = decodeCoordinates(first)
+    const { blockTokens, engineId, incarnation } = this.#components
+    this.#writer = new HandoffWriter({ engineId, incarnation }, blockTokens, byRank)
   }
 
   onNewRequest(request: RequestView): void {
@@ -148,7 +149,8 @@ export class PullScheduler implements ConnectorScheduler {
   #parse(request: RequestView): ParsedParams {
     const { engineId, blockTokens } = this.#components
     const { promptTokenCount, kvTransferParams } = request
-    return parseParams(kvTransferParams, { engineId, blockTokens, promptTokenCount })
+    const tpSize = this.#writer?.tpSize ?? 1
+    return parseParams(kvTransferParams, { engineId, blockTokens, tpSize, promptTokenCount })
   }
 
   /** The request's record if it came with a handoff. Idempotent: parsed and counted once per request. */
@@ -177,23 +179,21 @@ export class PullScheduler implements ConnectorScheduler {
     blocks: BlockIds,
   ): { delayFree: boolean; kvTransferParams: KvTransferParams | null } {
     const { requestId } = request
-    const { engineId, incarnation, blockTokens, logger } = this.#components
-    const coordinates = this.#coordinates
+    const { blockTokens, clock, logger } = this.#components
+    const writer = this.#writer
     const readable = readableBlocks(request, blocks, blockTokens)
-    if (readable.kind === 'unreadable' || coordinates === null) {
+    if (readable.kind === 'unreadable' || writer === null) {
       const reason = readable.kind === 'unreadable' ? readable.reason : 'no worker is registered'
       logger.debug('no handoff', { requestId, reason })
       this.#stepProduced(requestId, state, { kind: 'finished-unreadable' })
       return nothing
     }
+    const leaseDeadline = instantPlus(clock.now(), this.#options.leaseDurationMs)
     this.#stepProduced(requestId, state, { kind: 'finished-readable' })
-    const kvTransferParams = encodeHandoff({
-      remote: { engineId, incarnation, ...coordinates, requestId },
-      blockIds: readable.blockIds,
-      tokenCount: request.promptTokenCount,
-      leaseMs: this.#options.leaseDurationMs,
-    })
-    return { delayFree: true, kvTransferParams }
+    const { blockIds } = readable
+    const tokenCount = request.promptTokenCount
+    const content = { blockIds, tokenCount, leaseDeadline }
+    return { delayFree: true, kvTransferParams: writer.write(requestId, content) }
   }
 
   #toFill(request: RequestView, blocks: BlockIds, externalTokenCount: number): BlockIds {
@@ -256,7 +256,7 @@ function producedEntry(requestId: RequestId, effect: ProducerRequestEffect): Pen
 
 function consumedEntry(requestId: RequestId, effect: ConsumerRequestEffect): PendingEntry {
   if (effect.kind === 'abort') return { kind: 'abort', requestId }
-  if (effect.kind === 'release') return effect
-  const { remote, localBlockIds, remoteBlockIds } = effect
-  return { kind: 'load', order: { requestId, remote, localBlockIds, remoteBlockIds } }
+  const { handoff } = effect
+  if (effect.kind === 'release') return { kind: 'release', requestId, handoff }
+  return { kind: 'load', order: { requestId, handoff, localBlockIds: effect.localBlockIds } }
 }

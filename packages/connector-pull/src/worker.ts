@@ -13,7 +13,6 @@ import {
   type WorkerOutput,
 } from '@kvferry/connector-api'
 import { ConsumerWorker } from './consumer-worker.ts'
-import { encodeCoordinates } from './coordinates.ts'
 import { factsOf } from './facts.ts'
 import { closed } from './failures.ts'
 import { deregisterCaches, registerCaches, type KvRegistration } from './kv-registration.ts'
@@ -22,6 +21,7 @@ import { decodeMetadata, type MetadataEntry } from './metadata.ts'
 import type { PullOptions } from './options.ts'
 import { ProducerWorker } from './producer-worker.ts'
 import { PullCounters } from './pull-counters.ts'
+import { encodeRankMetadata } from './rank-metadata.ts'
 
 interface Parts {
   readonly registration: KvRegistration
@@ -101,15 +101,16 @@ export class PullWorker implements ConnectorWorker {
       await deregisterCaches(agent, registration)
       throw closed('connector')
     }
-    this.#parts = this.#createParts(caches, registration, agentMetadata)
+    const handoffKey = this.#components.random.bytes(pullLimits.handoffKeySizeBytes)
+    this.#parts = this.#createParts(caches, registration, { agentMetadata, handoffKey })
     agent.setListener(listenerOf(this.#parts))
-    return encodeCoordinates(sideChannel.address)
+    return encodeRankMetadata({ ...sideChannel.address, handoffKey })
   }
 
   #createParts(
     caches: KvCacheLayout,
     registration: KvRegistration,
-    agentMetadata: Uint8Array,
+    credentials: { readonly agentMetadata: Uint8Array; readonly handoffKey: Uint8Array },
   ): Parts {
     const common = { components: this.#components, counters: this.#counters }
     const facts = factsOf(caches, this.#rank)
@@ -121,12 +122,13 @@ export class PullWorker implements ConnectorWorker {
       facts,
       table,
       blockCount,
+      tpRank: this.#rank.tpRank,
     })
     const producer = new ProducerWorker({
       ...common,
       leaseDurationMs: this.#options.leaseDurationMs,
       facts,
-      agentMetadata,
+      ...credentials,
       blockTable: this.#components.agent.exportBlockTable(table),
     })
     return { registration, consumer, producer }
@@ -157,7 +159,7 @@ function apply(entry: MetadataEntry, { consumer, producer }: Parts): void {
     case 'load':
       return consumer.load(entry.order)
     case 'release':
-      return consumer.release(entry.remote)
+      return consumer.release(entry.handoff)
     case 'abort':
       return consumer.abort(entry.requestId)
   }

@@ -9,7 +9,6 @@ import {
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { ByteReader, ByteWriter } from '../src/bytes.ts'
-import { decodeCoordinates, encodeCoordinates } from '../src/coordinates.ts'
 import type { PeerFacts } from '../src/facts.ts'
 import {
   decodeEmpty,
@@ -32,12 +31,14 @@ import {
   type MetadataEntry,
 } from '../src/metadata.ts'
 import { decodeReadDone, encodeReadDone } from '../src/notification.ts'
+import { decodeRankMetadata, encodeRankMetadata } from '../src/rank-metadata.ts'
 
 const u32 = fc.integer({ min: 0, max: 0xffff_ffff })
 const duration = fc.double({ min: 0, max: 1e12, noNaN: true })
 const id = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 })
 const bytes = fc.uint8Array({ maxLength: 64 })
 const blockIds = fc.array(fc.uint32Array({ maxLength: 20 }), { maxLength: 3 })
+const key32 = fc.uint8Array({ minLength: 32, maxLength: 32 })
 const loadId = u32
 
 const facts: fc.Arbitrary<PeerFacts> = fc.record({
@@ -62,7 +63,9 @@ const reply: fc.Arbitrary<HandshakeReply> = fc.record({
       agentMetadata: bytes,
       blockTable: bytes,
       token: fc.uint8Array({ minLength: 16, maxLength: 16 }),
+      handoffKey: key32,
       leaseDurationMs: duration,
+      clockMs: duration,
     }),
   ),
 })
@@ -78,16 +81,25 @@ const remote = fc.record({
   port: fc.integer({ min: 0, max: 65_535 }),
   requestId,
 })
+const handoff = fc.record({
+  remote,
+  blockIds: fc.uint32Array({ maxLength: 20 }),
+  tokenCount: u32,
+  blockTokens: u32,
+  tpSize: fc.integer({ min: 0, max: 65_535 }),
+  leaseDeadlineMs: duration,
+  signature: key32,
+})
 const entry: fc.Arbitrary<MetadataEntry> = fc.oneof(
   fc.record({
     kind: fc.constantFrom('announce', 'withdraw', 'abort'),
     requestId,
   }) as fc.Arbitrary<MetadataEntry>,
   fc.record({ kind: fc.constant('lease' as const), requestId, remainingMs: duration }),
-  fc.record({ kind: fc.constant('release' as const), remote }),
+  fc.record({ kind: fc.constant('release' as const), requestId, handoff }),
   fc.record({
     kind: fc.constant('load' as const),
-    order: fc.record({ requestId, remote, localBlockIds: blockIds, remoteBlockIds: blockIds }),
+    order: fc.record({ requestId, handoff, localBlockIds: blockIds }),
   }),
 )
 
@@ -140,10 +152,14 @@ const codecs: Record<
     encode: encodeMetadata,
     decode: decodeMetadata,
   },
-  coordinates: {
-    value: fc.record({ host: id, port: fc.integer({ min: 0, max: 65_535 }) }),
-    encode: encodeCoordinates,
-    decode: decodeCoordinates,
+  'handshake metadata': {
+    value: fc.record({
+      host: id,
+      port: fc.integer({ min: 0, max: 65_535 }),
+      handoffKey: key32,
+    }),
+    encode: encodeRankMetadata,
+    decode: decodeRankMetadata,
   },
 }
 

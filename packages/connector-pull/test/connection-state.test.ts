@@ -17,6 +17,7 @@ import {
 } from '../src/connection-state.ts'
 import { connectionTransitions } from '../src/connection-transitions.ts'
 import type { PeerFacts } from '../src/facts.ts'
+import { PeerClock } from '../src/peer-clock.ts'
 import { testMachine } from './fixtures/machine.ts'
 
 const facts: PeerFacts = {
@@ -44,19 +45,27 @@ const associationOf = (incarnation: string): Association => ({
 })
 const association = associationOf('p0-1')
 const peer = 1 as PeerHandle
+const keys = {
+  token: new Uint8Array(16),
+  handoffKey: new Uint8Array(32),
+  leaseDurationMs: 500,
+}
+const zero = 0 as Instant
+const clock = new PeerClock({ sentAt: zero, receivedAt: zero, remoteMs: 0 })
 const link: PeerLink = {
   association,
   peer,
   table: 2 as BlockTableHandle,
   blockCount: 64,
-  token: new Uint8Array(16),
+  clock,
+  ...keys,
 }
 const grant = {
   agentName: 'p0',
   agentMetadata: new Uint8Array(),
   blockTable: new Uint8Array(),
-  token: new Uint8Array(16),
-  leaseDurationMs: 500,
+  clockMs: 0,
+  ...keys,
 }
 const error = new ConnectorError('ERR_KV_CLOSED', 'x', { what: 'x' }) as AnyConnectorError
 
@@ -74,9 +83,13 @@ const states: Record<string, ConnectionState> = {
 const events: Record<string, ConnectionEvent> = {
   associated: { kind: 'associate-end', association },
   'associated with another life': { kind: 'associate-end', association: associationOf('p0-2') },
-  agreed: { kind: 'exchange-end', reply: { facts, grant } },
-  'facts differ': { kind: 'exchange-end', reply: { facts: { ...facts, model: 'other' }, grant } },
-  'refused by the peer': { kind: 'exchange-end', reply: { facts, grant: null } },
+  agreed: { kind: 'exchange-end', reply: { facts, grant }, clock },
+  'facts differ': {
+    kind: 'exchange-end',
+    reply: { facts: { ...facts, model: 'other' }, grant },
+    clock,
+  },
+  'refused by the peer': { kind: 'exchange-end', reply: { facts, grant: null }, clock: null },
   added: { kind: 'add-end', link },
   fail: { kind: 'handshake-fail', error },
   deadline: { kind: 'deadline' },
@@ -170,7 +183,7 @@ test.each(Object.entries(different))(
     const reply = { facts: { ...facts, ...change }, grant }
     const { effects } = stepConnection(
       states['exchanging']!,
-      { kind: 'exchange-end', reply },
+      { kind: 'exchange-end', reply, clock },
       0 as Instant,
       context,
     )

@@ -37,12 +37,12 @@ test('one failing READ does not touch the others of its step', async () => {
     await pair.p.prefill('p-b', prompt, 9),
     await pair.p.prefill('p-c', prompt, 9),
   ]
-  // The middle one names a block that P does not have: found out only when P's table is known.
+  // The middle one names a block that P does not have, and so P did not sign it.
   const hostile = { ...params[1]!, remote_block_ids: [[1, 2, 1_000]] }
   const loads = [params[0]!, hostile, params[2]!].map((of, at) => pair.d.admit(`d-${at}`, 9, of))
   pair.d.step()
   await until(pair.world, () => loads.every(({ outcome }) => outcome !== 'loading'))
-  expect(loads.map(({ errorCode }) => errorCode)).toEqual([null, 'ERR_KV_HANDOFF_INVALID', null])
+  expect(loads.map(({ errorCode }) => errorCode)).toEqual([null, 'ERR_KV_UNAUTHORISED', null])
 })
 
 test('one post that the agent refuses does not take the others with it', async () => {

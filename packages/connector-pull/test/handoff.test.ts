@@ -7,7 +7,8 @@ import {
 } from '@kvferry/connector-api'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { encodeHandoff, parseParams, type Handoff } from '../src/handoff.ts'
+import { encodeHandoff, parseParams } from '../src/handoff.ts'
+import type { Handoff } from '../src/metadata.ts'
 
 const handoff: Handoff = {
   remote: {
@@ -19,9 +20,12 @@ const handoff: Handoff = {
   },
   blockIds: Uint32Array.of(5, 9, 2),
   tokenCount: 9,
-  leaseMs: 30_000,
+  blockTokens: 4,
+  tpSize: 1,
+  leaseDeadlineMs: 30_000.5,
+  signature: Uint8Array.from({ length: 32 }, (_, index) => index),
 }
-const context = { promptTokenCount: 9, blockTokens: 4, engineId: asEngineId('d0') }
+const context = { promptTokenCount: 9, blockTokens: 4, tpSize: 1, engineId: asEngineId('d0') }
 const good = JSON.parse(JSON.stringify(encodeHandoff(handoff))) as KvTransferParams
 
 const refusalOf = (params: KvTransferParams): unknown => {
@@ -44,10 +48,12 @@ test('the keys are the documented ones', () => {
     remote_host: '127.0.0.1',
     remote_port: 5_600,
     remote_num_tokens: 9,
-    remote_lease_ms: 30_000,
+    remote_block_size: 4,
+    remote_lease_deadline_ms: 30_000.5,
+    remote_signature: '000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f',
     tp_size: 1,
     transfer_mode: 'pull',
-    wire_version: 1,
+    wire_version: 2,
   })
 })
 
@@ -73,10 +79,12 @@ describe('each field is refused by name', () => {
     remote_port: [undefined, 0, -1, 65_536, 1.5, '5600'],
     // Other counts than the prompt's would leave tokens without KV, or KV without tokens.
     remote_num_tokens: [undefined, 0, 8, 10, '9', 9.5, Number.NaN],
-    remote_lease_ms: [undefined, 0, -1, Number.POSITIVE_INFINITY, '30000'],
+    remote_block_size: [undefined, 0, 65_537, '4', 4.5],
+    remote_lease_deadline_ms: [undefined, 0, -1, Number.POSITIVE_INFINITY, '30000'],
+    remote_signature: [undefined, '', 7, '00', 'zz'.repeat(32), '00'.repeat(33)],
     tp_size: [undefined, 0, '1', 5_000],
     transfer_mode: [undefined, 'push', 1],
-    wire_version: [undefined, 0, 2, '1'],
+    wire_version: [undefined, 0, 1, 3, '2'],
     remote_block_ids: [
       undefined,
       null,
@@ -106,6 +114,7 @@ describe('each field is refused by name', () => {
 
 test('what pull cannot do is unsupported, not invalid', () => {
   expect(refusalOf({ ...good, tp_size: 2 })).toMatchObject({ code: 'ERR_KV_UNSUPPORTED' })
+  expect(refusalOf({ ...good, remote_block_size: 3 })).toMatchObject({ code: 'ERR_KV_UNSUPPORTED' })
   expect(refusalOf({ ...good, remote_block_ids: [[1, 2, 3], [4]] })).toMatchObject({
     code: 'ERR_KV_UNSUPPORTED',
   })

@@ -14,6 +14,7 @@ import {
 
 const [p0, d0] = [asEngineId('p0'), asEngineId('d0')]
 const short = { leaseDurationMs: 2_000 }
+const long = { leaseDurationMs: 60_000 }
 
 /** Passes the calls on, and writes them down. */
 function recordCalls(agent: TransferAgent, calls: boolean[]): (isExpected: boolean) => void {
@@ -31,6 +32,18 @@ async function warmUp(pair: Pair, id = 'warm-up'): Promise<void> {
   await untilAllFree(pair)
 }
 
+/** A prefill whose handoff met a full hit elsewhere: its deadline is far, and its blocks are free. */
+async function givenBack(pair: Pair): Promise<KvTransferParams> {
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  const d1 = await Engine.start(pair.world, { engineId: 'd1' })
+  d1.admit('d1-r0', 30, params, 32)
+  d1.step()
+  // P polls for d1, which never says that it is wired up, a while longer.
+  await pair.world.clock.advance(31_000)
+  await until(pair.world, () => pair.p.free.length === 64)
+  return params
+}
+
 test('nobody comes: the lease ends, and P’s blocks are free again', async () => {
   const pair = await createPair({ p: { options: short } })
   await pair.p.prefill('p-r0', prompt, 30)
@@ -42,7 +55,7 @@ test('nobody comes: the lease ends, and P’s blocks are free again', async () =
   expect(pair.p.metrics.get('kv_leases_expired_total')).toBe(1)
 })
 
-test('D comes too late: whatever it read is refused, and its request fails', async () => {
+test('D comes too late: nothing is read, and its request fails', async () => {
   const pair = await createPair({ p: { options: short } })
   const params = await pair.p.prefill('p-r0', prompt, 30)
   await pair.world.clock.advance(2_010)
@@ -52,16 +65,25 @@ test('D comes too late: whatever it read is refused, and its request fails', asy
   expect(request.errorCode).toBe('ERR_KV_LEASE_EXPIRED')
   expect(request.failedBlocks).toEqual([...request.blocks])
   expect(pair.d.metrics.get('kv_loads_failed_total ERR_KV_LEASE_EXPIRED')).toBe(1)
+  expect(pair.d.agent.counters().transfersPosted).toBe(0)
+})
+
+test('D comes when the lease was given back: whatever it read is refused', async () => {
+  const pair = await createPair({ p: { options: long } })
+  const params = await givenBack(pair)
+  const request = pair.d.admit('d-r0', 30, params)
+  pair.d.step()
+  await until(pair.world, () => request.outcome === 'failed')
+  expect(request.errorCode).toBe('ERR_KV_LEASE_EXPIRED')
   // The READ itself went well: its word comes for a lease that is gone.
   await pair.world.clock.advance(10)
   expect(pair.p.metrics.get('kv_late_notifications_total')).toBe(1)
 })
 
 test('P polls for a READ without a lease until its word comes, and then no more', async () => {
-  const pair = await createPair({ p: { options: short }, times: slowFabric })
+  const pair = await createPair({ p: { options: long }, times: slowFabric })
   await warmUp(pair)
-  const params = await pair.p.prefill('p-r0', prompt, 30)
-  await pair.world.clock.advance(2_010)
+  const params = await givenBack(pair)
   const calls: boolean[] = []
   pair.p.agent.expectNotifications = recordCalls(pair.p.agent, calls)
   const request = pair.d.admit('d-r0', 30, params)

@@ -1,4 +1,4 @@
-import { asRequestId, limits, type KvTransferParams } from '@kvferry/connector-api'
+import { WIRE_VERSION, asRequestId, limits, type KvTransferParams } from '@kvferry/connector-api'
 import { expect, test } from 'vitest'
 import { decodeMetadata } from '../src/metadata.ts'
 import { Engine } from './fixtures/engine.ts'
@@ -110,10 +110,12 @@ test('what does not fit into one step’s metadata leaves with the next, in orde
     remote_host: '127.0.0.1',
     remote_port: 1,
     remote_num_tokens: tokenCount,
-    remote_lease_ms: 1,
+    remote_block_size: 4,
+    remote_lease_deadline_ms: 1,
+    remote_signature: '00'.repeat(32),
     tp_size: 1,
     transfer_mode: 'pull',
-    wire_version: 1,
+    wire_version: WIRE_VERSION,
   }
   const blocks = [Uint32Array.from({ length: 65_536 }, (_, id) => id)]
   for (let at = 0; at < 40; at++) {

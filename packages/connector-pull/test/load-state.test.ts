@@ -52,6 +52,7 @@ const states: Record<string, LoadState> = {
 const events: Record<string, LoadEvent> = {
   'peer-ready': { kind: 'peer-ready' },
   'peer-fail': { kind: 'peer-fail', error },
+  'handoff-refuse': { kind: 'handoff-refuse', error },
   'post-end': { kind: 'post-end', transfer },
   'post-fail': { kind: 'post-fail', error },
   done: { kind: 'transfer-done', times },
@@ -100,6 +101,7 @@ testMachine('load', {
       abort: 'ended: release aborted',
     },
     posting: {
+      'handoff-refuse': 'ended: failed',
       'post-end': 'reading: ask',
       'post-fail': 'ended: release failed',
       abort: 'ended: release aborted',

@@ -7,13 +7,14 @@ import {
   type ConsumerRequestEvent,
   type ConsumerRequestState,
 } from '../src/consumer-scheduler-state.ts'
-import type { Handoff } from '../src/handoff.ts'
+import type { Handoff } from '../src/metadata.ts'
 import {
   producerRequestTransitions,
   stepProducerRequest,
   type ProducerRequestEvent,
   type ProducerRequestState,
 } from '../src/producer-scheduler-state.ts'
+import { remoteBlockIdsOf } from '../src/load-record.ts'
 import { testMachine } from './fixtures/machine.ts'
 
 const now = 1_000 as Instant
@@ -57,7 +58,10 @@ const handoff: Handoff = {
   },
   blockIds: Uint32Array.of(10, 11, 12),
   tokenCount: 9,
-  leaseMs: 500,
+  blockTokens: 4,
+  tpSize: 1,
+  leaseDeadlineMs: 500,
+  signature: new Uint8Array(32),
 }
 const offered: ConsumerRequestState = { kind: 'offered', handoff }
 
@@ -94,21 +98,16 @@ testMachine('consumer request', {
 })
 
 test('remote blocks are trimmed from the front to what is missing here', () => {
-  const blockIds = [Uint32Array.of(1, 2)]
+  const localBlockIds = [Uint32Array.of(1, 2)]
   const { effects } = stepConsumerRequest(
     offered,
-    { kind: 'allocated-for-load', blockIds },
+    { kind: 'allocated-for-load', blockIds: localBlockIds },
     now,
     undefined,
   )
-  expect(effects).toEqual([
-    {
-      kind: 'load',
-      remote: handoff.remote,
-      localBlockIds: blockIds,
-      remoteBlockIds: [Uint32Array.of(11, 12)],
-    },
-  ])
+  expect(effects).toEqual([{ kind: 'load', handoff, localBlockIds }])
+  const order = { requestId: asRequestId('d-r0'), handoff, localBlockIds }
+  expect(remoteBlockIdsOf(order)).toEqual(Uint32Array.of(11, 12))
 })
 
 test('what is matched is what is missing, unless computing it is cheaper', () => {

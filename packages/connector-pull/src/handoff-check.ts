@@ -1,0 +1,35 @@
+/**
+ * What the consumer's worker half checks of a handoff once it knows the producer's key and clock, before
+ * anything is read or given back on its word. Pure.
+ */
+import { ConnectorError, type AnyConnectorError, type Instant } from '@kvferry/connector-api'
+import type { PeerLink } from './connection-state.ts'
+import { isHandoffSigned } from './handoff-signature.ts'
+import type { Handoff } from './metadata.ts'
+
+/** ERR_KV_UNAUTHORISED when that life of that producer did not write it, or another wrote into it. */
+export function forgeryError(
+  handoff: Handoff,
+  link: PeerLink,
+  tpRank: number,
+): AnyConnectorError | null {
+  if (isHandoffSigned(handoff, link.handoffKey, tpRank)) return null
+  const reason = `the handoff is not signed by ${handoff.remote.engineId}`
+  return new ConnectorError('ERR_KV_UNAUTHORISED', reason, { reason })
+}
+
+/**
+ * ERR_KV_LEASE_EXPIRED when the lease is over for certain and nobody renewed it. That it is not over here
+ * proves nothing: the producer is asked for every load.
+ */
+export function expiryError(
+  { leaseDeadlineMs, remote }: Handoff,
+  link: PeerLink,
+  now: Instant,
+): AnyConnectorError | null {
+  const leftMs = link.clock.longestUntil(leaseDeadlineMs, now)
+  if (leftMs > 0) return null
+  const { requestId } = remote
+  const message = `the lease of the handoff ended ${Math.round(-leftMs)} ms ago`
+  return new ConnectorError('ERR_KV_LEASE_EXPIRED', message, { requestId })
+}

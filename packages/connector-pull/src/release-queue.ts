@@ -1,0 +1,100 @@
+/**
+ * Tells producers that nothing (more) will be read of a lease. A release waits for the handshake with its
+ * producer, because only then can the handoff's signature be checked: on a forged one somebody else's
+ * blocks would be freed. Bounded; what is dropped or lost costs the producer the rest of the lease. Owned
+ * by consumer-worker.ts.
+ */
+import type { WorkerComponents } from '@kvferry/connector-api'
+import type { PeerLink } from './connection-state.ts'
+import { asConnectorError } from './failures.ts'
+import { forgeryError } from './handoff-check.ts'
+import { pullLimits } from './limits.ts'
+import { encodeLeaseQuestion, messageKinds } from './messages.ts'
+import type { Handoff } from './metadata.ts'
+import type { PeerConnections, PeerKey } from './peer-connections.ts'
+import type { PullCounters } from './pull-counters.ts'
+
+interface Release {
+  readonly handoff: Handoff
+  readonly loadId: number
+}
+
+export class ReleaseQueue {
+  readonly #components: WorkerComponents
+  readonly #counters: PullCounters
+  readonly #tpRank: number
+  readonly #waiting = new Map<Release, PeerKey>()
+  #inFlight = 0
+
+  constructor(components: WorkerComponents, counters: PullCounters, tpRank: number) {
+    this.#components = components
+    this.#counters = counters
+    this.#tpRank = tpRank
+  }
+
+  /** Never throws. `peers` starts the handshake when there is none. */
+  add(peers: PeerConnections, handoff: Handoff, loadId: number): void {
+    if (this.#waiting.size + this.#inFlight >= pullLimits.releasesInFlightMax) {
+      this.#counters.add('releasesFailed')
+      return
+    }
+    this.#start(peers, { handoff, loadId })
+  }
+
+  onReady(key: PeerKey, link: PeerLink): void {
+    for (const release of this.#take(key)) void this.#deliver(release, link)
+  }
+
+  onFailed(key: PeerKey): void {
+    this.#take(key).forEach(() => this.#counters.add('releasesFailed'))
+  }
+
+  /** The connection that it waited for is gone; a new one is made. */
+  onForgotten(peers: PeerConnections, key: PeerKey): void {
+    for (const release of this.#take(key)) this.#start(peers, release)
+  }
+
+  #start(peers: PeerConnections, release: Release): void {
+    const answer = peers.linkTo(release.handoff.remote)
+    switch (answer.kind) {
+      case 'ready':
+        void this.#deliver(release, answer.link)
+        return
+      case 'waiting':
+        this.#waiting.set(release, answer.key)
+        return
+      case 'unavailable':
+        this.#counters.add('releasesFailed')
+        return
+    }
+  }
+
+  #take(key: PeerKey): Release[] {
+    const taken = [...this.#waiting].filter(([, of]) => of === key).map(([release]) => release)
+    for (const release of taken) this.#waiting.delete(release)
+    return taken
+  }
+
+  async #deliver({ handoff, loadId }: Release, link: PeerLink): Promise<void> {
+    const forgery = forgeryError(handoff, link, this.#tpRank)
+    if (forgery !== null) {
+      this.#counters.add('messagesRefused')
+      this.#components.metrics.add('kv_messages_refused_total', 1, { where: 'handoff' })
+      this.#components.logger.warn(`not released: ${forgery.message}`, { code: forgery.code })
+      return
+    }
+    const { requestId, engineId } = handoff.remote
+    this.#inFlight += 1
+    try {
+      const body = encodeLeaseQuestion({ requestId, loadId })
+      await link.association.request(messageKinds.release, body)
+      this.#counters.add('releasesSent')
+    } catch (cause) {
+      const error = asConnectorError(cause, { operation: 'release lease', peer: engineId })
+      this.#counters.add('releasesFailed')
+      this.#components.logger.debug(`release lost: ${error.message}`, { code: error.code })
+    } finally {
+      this.#inFlight -= 1
+    }
+  }
+}

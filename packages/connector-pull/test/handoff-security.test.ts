@@ -1,0 +1,129 @@
+/**
+ * What a handoff can't do: it crossed a router and perhaps a client, so each of these is what somebody
+ * there could send. Refused with a code, counted, nothing read, nobody's blocks freed.
+ */
+import { asEngineId, type KvTransferParams } from '@kvferry/connector-api'
+import { expect, test } from 'vitest'
+import { Engine } from './fixtures/engine.ts'
+import { createPair, prompt, until, untilAllFree, type Pair } from './fixtures/world.ts'
+
+/** The load that D makes of `params`, at its end. */
+async function load(pair: Pair, params: KvTransferParams) {
+  const request = pair.d.admit('d-forged', 30, params)
+  pair.d.step()
+  await until(pair.world, () => request.outcome !== 'loading')
+  return request
+}
+
+const signatureOf = (params: KvTransferParams): string => params['remote_signature'] as string
+
+test.each<[string, (params: KvTransferParams) => Record<string, unknown>]>([
+  ['other blocks', () => ({ remote_block_ids: [[0, 1, 2, 3, 4, 5, 6, 7]] })],
+  ['another request', () => ({ remote_request_id: 'p-other' })],
+  [
+    'a later deadline',
+    (of) => ({ remote_lease_deadline_ms: Number(of['remote_lease_deadline_ms']) + 1 }),
+  ],
+  ['a made-up signature', () => ({ remote_signature: '00'.repeat(32) })],
+  ['one bit of the signature', (of) => ({ remote_signature: flipped(signatureOf(of)) })],
+])('%s: ERR_KV_UNAUTHORISED, and nothing is read', async (_, change) => {
+  const pair = await createPair()
+  await pair.p.prefill('p-other', prompt, 30)
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  const request = await load(pair, { ...params, ...change(params) })
+  expect(request.errorCode).toBe('ERR_KV_UNAUTHORISED')
+  expect(request.failedBlocks).toEqual([...request.blocks])
+  expect(pair.d.agent.counters().transfersPosted).toBe(0)
+  expect(pair.d.metrics.get('kv_messages_refused_total handoff')).toBe(1)
+  // P still holds both for their readers.
+  await pair.world.clock.advance(100)
+  expect(pair.p.free.length).toBe(48)
+  // The genuine one is as good as before.
+  const genuine = pair.d.admit('d-genuine', 30, params)
+  pair.d.step()
+  await until(pair.world, () => genuine.outcome === 'loaded')
+  expect(await pair.d.isLoadedRight(genuine, prompt)).toBe(true)
+})
+
+const flipped = (hex: string): string => (hex.startsWith('0') ? '1' : '0') + hex.slice(1)
+
+test('signed by a former life, sent as the present one’s: another key', async () => {
+  const pair = await createPair()
+  const old = await pair.p.prefill('p-r0', prompt, 30)
+  pair.p.kill()
+  const p = await Engine.start(pair.world, { engineId: 'p0', incarnation: 'p0-2' })
+  await p.prefill('p-r0', prompt, 30)
+  const { port } = p.sideChannel.address
+  const request = await load(pair, { ...old, remote_incarnation: 'p0-2', remote_port: port })
+  expect(request.errorCode).toBe('ERR_KV_UNAUTHORISED')
+  expect(pair.d.agent.counters().transfersPosted).toBe(0)
+})
+
+test('used again when its lease is over: ERR_KV_LEASE_EXPIRED, and nothing is read', async () => {
+  const pair = await createPair()
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  const first = pair.d.admit('d-first', 30, params)
+  pair.d.step()
+  await until(pair.world, () => first.outcome === 'loaded')
+  await pair.world.clock.advance(30_100)
+  // The engine that gave the same id again holds other blocks under it.
+  await pair.p.prefill('p-r0', 8, 30)
+  const request = await load(pair, params)
+  expect(request.errorCode).toBe('ERR_KV_LEASE_EXPIRED')
+  expect(pair.d.agent.counters().transfersPosted).toBe(1)
+})
+
+test('a forged one that meets a full hit frees nobody’s blocks', async () => {
+  const pair = await createPair()
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  const forged = { ...params, remote_signature: flipped(signatureOf(params)) }
+  pair.d.admit('d-forged', 30, forged, 32)
+  pair.d.step()
+  await pair.world.clock.advance(100)
+  expect(pair.p.free.length).toBe(56)
+  expect(pair.d.metrics.get('kv_messages_refused_total handoff')).toBe(1)
+  expect(pair.d.logs.join()).toContain('not released')
+})
+
+const peers = (pair: Pair, engineId: string) => [
+  { engineId: asEngineId(engineId), host: '127.0.0.1', port: pair.p.sideChannel.address.port },
+]
+
+test('with configured peers their addresses are called, whatever the handoff says', async () => {
+  const pair = await createPair()
+  const d1 = await Engine.start(pair.world, {
+    engineId: 'd1',
+    config: { peers: peers(pair, 'p0') },
+  })
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  const stranger = await Engine.start(pair.world, { engineId: 'stranger' })
+  const { port } = stranger.sideChannel.address
+  const request = d1.admit('d1-r0', 30, { ...params, remote_host: '10.1.2.3', remote_port: port })
+  d1.step()
+  await until(pair.world, () => request.outcome === 'loaded')
+  await untilAllFree({ ...pair, d: d1 })
+})
+
+test('with configured peers a stranger is not called', async () => {
+  const pair = await createPair()
+  const d1 = await Engine.start(pair.world, {
+    engineId: 'd1',
+    config: { peers: peers(pair, 'p-another') },
+  })
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  const request = d1.admit('d1-r0', 30, params)
+  d1.step()
+  await until(pair.world, () => request.outcome === 'failed', 100)
+  expect(request.errorCode).toBe('ERR_KV_UNAUTHORISED')
+  expect(d1.counter('handshakesDone') + d1.counter('handshakesFailed')).toBe(0)
+})
+
+test('a false address leads to nobody, and does not keep others from the right one', async () => {
+  const pair = await createPair()
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  const request = await load(pair, { ...params, remote_port: 1 })
+  expect(request.errorCode).toBe('ERR_KV_PEER_UNAVAILABLE')
+  const genuine = pair.d.admit('d-genuine', 30, params)
+  pair.d.step()
+  await until(pair.world, () => genuine.outcome === 'loaded')
+})
