@@ -14,6 +14,7 @@ export type {
   MemoryFabricFaults,
   MemoryFabricOptions,
 } from './memory-fabric/fabric.ts'
+export type { MemoryRange, TouchingTransfer } from './memory-fabric/touching.ts'
 export type { FabricTimes, NotificationFaults } from './memory-fabric/fabric-core.ts'
 export { createMemorySideChannels } from './memory-side-channel/memory-side-channels.ts'
 export type {
@@ -21,3 +22,4 @@ export type {
   MemorySideChannels,
   MemorySideChannelsOptions,
 } from './memory-side-channel/memory-side-channels.ts'
+export * from './cluster/index.ts'

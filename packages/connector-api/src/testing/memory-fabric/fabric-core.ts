@@ -7,6 +7,7 @@ import type { Clock } from '../../clock.ts'
 import type { Random } from '../../random.ts'
 import type { AgentProcess } from './agent-process.ts'
 import type { AddressSpace } from './memory.ts'
+import type { Transfer } from './transfer.ts'
 
 export interface FabricTimes {
   /** One way, for a transfer's first byte, its status, and a notification. */
@@ -51,6 +52,8 @@ export class FabricCore {
   /** By instance; the dead stay known, since peers hold their metadata. */
   readonly processes = new Map<number, AgentProcess>()
   readonly waiting = new Set<Reconsidered>()
+  /** Every transfer of a living initiator without final status. */
+  readonly open = new Set<Transfer>()
   #isReconsiderSet = false
 
   constructor(options: { clock: Clock; random: Random; space: AddressSpace; times: FabricTimes }) {

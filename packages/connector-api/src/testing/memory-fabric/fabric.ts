@@ -13,6 +13,8 @@ import { AgentProcess } from './agent-process.ts'
 import { FabricCore } from './fabric-core.ts'
 import type { FabricTimes, NotificationFaults } from './fabric-core.ts'
 import { createKernels } from './kernels.ts'
+import { touchingTransfers } from './touching.ts'
+import type { MemoryRange, TouchingTransfer } from './touching.ts'
 import { createMemoryAgent } from './memory-agent.ts'
 import type { MemoryAgent } from './memory-agent.ts'
 import { createAddressSpace } from './memory.ts'
@@ -48,6 +50,8 @@ export interface MemoryFabric {
   createAgent(name: string): TransferAgent
   /** A notification that `from` never sent. */
   forge(toAgentName: string, notification: AgentNotification): void
+  /** Who may still read or write this memory: posted transfers without final status. */
+  touching(range: MemoryRange): readonly TouchingTransfer[]
 }
 
 /** Shared memory between two processes of one machine, roughly. */
@@ -110,5 +114,6 @@ export function createMemoryFabric(options: MemoryFabricOptions): MemoryFabric {
       return agent
     },
     forge: (name, notification) => find(name).process.receive(notification),
+    touching: (range) => touchingTransfers(core, range),
   }
 }

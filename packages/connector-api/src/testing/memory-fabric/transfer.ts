@@ -74,6 +74,11 @@ export class Transfer implements Reconsidered {
     this.#startedAt = this.#enqueuedAt
     this.#lastMoveAt = this.#enqueuedAt
     this.#deadline = core.clock.after(request.deadlineMs, () => this.#passDeadline())
+    core.open.add(this)
+  }
+
+  get initiator(): AgentProcess {
+    return this.#initiator
   }
 
   /** Hands it to the network. `isInline`: the caller waits, so all copies that can be made are made now. */
@@ -118,6 +123,7 @@ export class Transfer implements Reconsidered {
   /** The initiator's process was killed: only this stops it. Nobody is left to hear of it. */
   vanish(): void {
     this.state = 'ended'
+    this.#core.open.delete(this)
     this.#deadline.stop()
     this.#core.waiting.delete(this)
   }
@@ -201,6 +207,7 @@ export class Transfer implements Reconsidered {
   #end(error: AnyConnectorError | null): void {
     const times = this.#times()
     this.state = 'ended'
+    this.#core.open.delete(this)
     this.#deadline.stop()
     this.#core.waiting.delete(this)
     if (this.#isOverdue) this.#initiator.drainingTransferCount -= 1

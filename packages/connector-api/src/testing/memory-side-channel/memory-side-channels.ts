@@ -29,7 +29,10 @@ export interface MemorySideChannelFaults {
 }
 
 export interface MemorySideChannels {
-  /** A side channel that listens. @throws RangeError when the port is taken, TypeError when the engine lives. */
+  /**
+   * A side channel that listens; the ranks of one life of an engine may have one each.
+   * @throws RangeError when the port is taken, TypeError when another life of the engine lives.
+   */
   open(identity: PeerIdentity, options?: { readonly port?: number }): SideChannel
   readonly faults: MemorySideChannelFaults
 }
@@ -52,7 +55,9 @@ export function createMemorySideChannels(options: MemorySideChannelsOptions): Me
 
   return {
     open(identity, { port } = {}) {
-      if (network.channelsOf(identity.engineId).length > 0) {
+      const isOther = ({ identity: { incarnation } }: MemoryChannel): boolean =>
+        incarnation !== identity.incarnation
+      if (network.channelsOf(identity.engineId).some(isOther)) {
         throw new TypeError(`engine ${identity.engineId} is alive`)
       }
       const chosen = port ?? network.nextPort++

@@ -1,0 +1,214 @@
+/**
+ * One life of an engine as its connector sees it: both halves with their ports, one agent, side channel,
+ * cache and worker half per rank, and the hooks in the contract's order. It owns no block and decides
+ * nothing: the scripted and the serving engine do, and drive it.
+ */
+import { asEngineId, asIncarnation, asRequestId, rankKey } from '../../ids.ts'
+import type { Clock } from '../../clock.ts'
+import type { KvferryConfig } from '../../config.ts'
+import type {
+  CommonComponents,
+  ConnectorFactory,
+  ConnectorScheduler,
+  ConnectorWorker,
+  StatsSnapshot,
+  WorkerOutput,
+} from '../../connector.ts'
+import type { KvCacheLayout } from '../../kv-memory.ts'
+import { silentLogger } from '../../logger.ts'
+import type { LogFields, Logger } from '../../logger.ts'
+import type { MetricLabels } from '../../metrics.ts'
+import type { SideChannel } from '../../side-channel.ts'
+import type { ReadyFence, TransferAgent } from '../../transfer-agent.ts'
+import { configOf, createCaches, defaultBlockTokens } from './layout.ts'
+import { RankAggregator } from './rank-aggregator.ts'
+import type { World } from './world.ts'
+
+export interface EngineOptions {
+  readonly engineId: string
+  /** Default `<engineId>-1`. */
+  readonly incarnation?: string
+  readonly port?: number
+  /** Of the connector. */
+  readonly options?: Readonly<Record<string, unknown>>
+  readonly config?: Partial<KvferryConfig>
+  readonly blockCount?: number
+  readonly blockTokens?: number
+  readonly tpSize?: number
+  /** What this engine claims of its cache instead of the truth. */
+  readonly caches?: Partial<KvCacheLayout>
+  /** The engine's own view of time. Default the world's. */
+  readonly clock?: Clock
+  /** Default the world's. */
+  readonly factory?: ConnectorFactory
+  readonly wrapAgent?: (agent: TransferAgent) => TransferAgent
+  readonly wrapSideChannel?: (sideChannel: SideChannel) => SideChannel
+}
+
+export interface EngineRank {
+  readonly agent: TransferAgent
+  readonly sideChannel: SideChannel
+  readonly worker: ConnectorWorker
+  readonly caches: KvCacheLayout
+}
+
+export class EngineHost {
+  readonly world: World
+  readonly engineId: string
+  readonly incarnation: string
+  readonly blockCount: number
+  readonly blockTokens: number
+  readonly clock: Clock
+  readonly factory: ConnectorFactory
+  readonly scheduler: ConnectorScheduler
+  readonly ranks: readonly EngineRank[]
+  readonly metrics = new Map<string, number>()
+  readonly logs: string[] = []
+  readonly stats: StatsSnapshot[] = []
+  readonly outputs: WorkerOutput[] = []
+  /** What the connector wakes. */
+  onStepWanted: () => void = () => {}
+  readonly #aggregator: RankAggregator
+  #stepIndex = 0
+
+  constructor(world: World, init: EngineOptions) {
+    this.world = world
+    this.engineId = init.engineId
+    this.incarnation = init.incarnation ?? `${init.engineId}-1`
+    this.blockCount = init.blockCount ?? 64
+    this.blockTokens = init.blockTokens ?? defaultBlockTokens
+    this.clock = init.clock ?? world.clock
+    this.factory = init.factory ?? world.factory
+    const tpSize = init.tpSize ?? 1
+    const common = this.#components(init)
+    this.scheduler = this.factory.createScheduler({ ...common, blockTokens: this.blockTokens })
+    this.ranks = Array.from({ length: tpSize }, (_, tpRank) =>
+      this.#createRank(init, common, tpRank, tpSize),
+    )
+    this.#aggregator = new RankAggregator(tpSize)
+  }
+
+  /** Every rank's caches, then the scheduler half hears of them. */
+  async register(): Promise<void> {
+    const metadata = await Promise.all(
+      this.ranks.map(({ worker, caches }) => worker.registerKvCaches(caches)),
+    )
+    this.scheduler.setHandshakeMetadata(
+      new Map(metadata.map((bytes, tpRank) => [rankKey(0, tpRank), bytes])),
+    )
+  }
+
+  buildMeta(scheduled: readonly string[], preempted: readonly string[]): Uint8Array {
+    return this.scheduler.buildConnectorMeta({
+      stepIndex: this.#stepIndex++,
+      scheduledRequestIds: scheduled.map(asRequestId),
+      preemptedRequestIds: preempted.map(asRequestId),
+    })
+  }
+
+  async handlePreemptions(meta: Uint8Array): Promise<void> {
+    await Promise.all(this.ranks.map(({ worker }) => worker.handlePreemptions(meta)))
+  }
+
+  bind(meta: Uint8Array): void {
+    for (const { worker } of this.ranks) worker.bindConnectorMetadata(meta)
+  }
+
+  /** One fence per rank, or null on a step without a forward. */
+  save(fences: readonly ReadyFence[] | null): void {
+    for (const [rank, { worker }] of this.ranks.entries()) {
+      worker.waitForSave(fences?.[rank] ?? null)
+    }
+  }
+
+  /** What the workers found, also told to the scheduler half. */
+  collect(finished: ReadonlySet<string> = new Set()): WorkerOutput {
+    const ids = new Set([...finished].map(asRequestId))
+    const output = this.#aggregator.add(
+      this.ranks.map(({ worker }) => worker.getTransferResults(ids)),
+    )
+    this.outputs.push(output)
+    for (const { worker } of this.ranks) {
+      const stats = worker.getStats()
+      if (stats !== null) this.stats.push(stats)
+    }
+    return output
+  }
+
+  /** SIGKILL: its agents and its connections. */
+  kill(): void {
+    for (const { agent } of this.ranks) this.world.fabric.faults.kill(agent.name)
+    this.world.channels.faults.kill(asEngineId(this.engineId))
+  }
+
+  async shutdown(): Promise<void> {
+    await Promise.all([
+      this.scheduler.shutdown(),
+      ...this.ranks.map(({ worker }) => worker.shutdown()),
+    ])
+  }
+
+  #components(init: EngineOptions): CommonComponents {
+    const { factory, engineId } = this
+    return {
+      engineId: asEngineId(engineId),
+      incarnation: asIncarnation(this.incarnation),
+      config: { ...configOf(factory.name, engineId, init.options ?? {}), ...init.config },
+      clock: this.clock,
+      random: this.world.random.fork(this.incarnation),
+      logger: this.#createLogger(),
+      metrics: {
+        add: (name, amount = 1, labels) => this.#addMetric(name, labels, amount),
+        set: (name, value) => void this.metrics.set(name, value),
+        observe: (name) => this.#addMetric(name, undefined, 1),
+      },
+      requestStep: () => this.onStepWanted(),
+    }
+  }
+
+  #createRank(
+    init: EngineOptions,
+    common: CommonComponents,
+    tpRank: number,
+    tpSize: number,
+  ): EngineRank {
+    const { fabric, channels } = this.world
+    const suffix = tpSize === 1 ? '' : `/${tpRank}`
+    const agent = fabric.createAgent(`${this.engineId}/${this.incarnation}${suffix}`)
+    const sideChannel = channels.open(
+      { engineId: common.engineId, incarnation: common.incarnation },
+      init.port === undefined ? {} : { port: init.port + tpRank },
+    )
+    const { blockCount, blockTokens } = this
+    const caches = { ...createCaches(fabric, { blockCount, blockTokens, tpSize }), ...init.caches }
+    const ports = {
+      agent: init.wrapAgent?.(agent) ?? agent,
+      sideChannel: init.wrapSideChannel?.(sideChannel) ?? sideChannel,
+    }
+    const worker = this.factory.createWorker(
+      { ...common, ...ports, kernels: fabric.kernels },
+      { tpRank, tpSize, ppRank: 0, ppSize: 1 },
+    )
+    return { ...ports, worker, caches }
+  }
+
+  #createLogger(): Logger {
+    const log = (message: string, fields?: LogFields): void => {
+      this.logs.push(`${message} ${JSON.stringify(fields ?? {})}`)
+    }
+    const logger: Logger = {
+      ...silentLogger,
+      debug: log,
+      info: log,
+      warn: log,
+      error: log,
+      child: () => logger,
+    }
+    return logger
+  }
+
+  #addMetric(name: string, labels: MetricLabels | undefined, amount: number): void {
+    const key = [name, ...Object.values(labels ?? {})].join(' ')
+    this.metrics.set(key, (this.metrics.get(key) ?? 0) + amount)
+  }
+}
