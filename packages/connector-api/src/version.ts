@@ -3,8 +3,10 @@
  *
  * WIRE_VERSION (handshake, side-channel frames, notifications, handoff):
  *   1  first form: pull
+ *   2  pull: signed handoffs with a deadline in the producer's clock and the producer's block size; the
+ *      handshake carries the key and the clock
  */
-export const WIRE_VERSION = 1
+export const WIRE_VERSION = 2
 
 /** Version of the hooks in connector.ts. Not frozen before it has run inside vLLM (stays 0 until then). */
 export const CONTRACT_VERSION = 0

@@ -5,7 +5,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import fc from 'fast-check'
 import { encode } from '@msgpack/msgpack'
-import { limits } from '@kvferry/connector-api'
+import { limits, WIRE_VERSION } from '@kvferry/connector-api'
 import { createSimClock, type SimClock } from '@kvferry/connector-api/testing'
 import { encodeFrame } from '../../src/side-channel/frame.ts'
 import { sideChannelLimits } from '../../src/side-channel/limits.ts'
@@ -97,11 +97,11 @@ describe('before its hello, a peer', () => {
 
   it('is refused for another wire version, with both named', async () => {
     const raw = await net.raw(p)
-    raw.hello({ wireVersion: 2 })
+    raw.hello({ wireVersion: WIRE_VERSION + 1 })
     const error = decodeRefusal((await raw.take()).body)
     expect(error).toMatchObject({
       code: 'ERR_KV_PEER_INCOMPATIBLE',
-      details: { local: '1', remote: '2' },
+      details: { local: String(WIRE_VERSION), remote: String(WIRE_VERSION + 1) },
     })
     await raw.closed
   })
@@ -230,7 +230,7 @@ it('associations are bounded, and the place of one that ended is free again', as
 it('thousands of mutated conversations end in refusals, and nothing else', async () => {
   const conversation = Buffer.concat([
     encodeFrame('hello', {
-      body: encode({ wireVersion: 1, engineId: 'raw', incarnation: 'raw-1' }),
+      body: encode({ wireVersion: WIRE_VERSION, engineId: 'raw', incarnation: 'raw-1' }),
     }),
     encodeFrame('request', { id: 1, kind: 'echo', body: utf8('hello') }),
     encodeFrame('send', { kind: 'echo', body: utf8('note') }),
