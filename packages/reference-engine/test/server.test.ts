@@ -99,8 +99,6 @@ describe('other routes', () => {
 
   it('answer 404 in the same shape', async () => {
     expect(await errorOf(await get('/nowhere'))).toMatchObject({ status: 404, code: 'not_found' })
-    const chat = await fetch(`${engine.url}/v1/chat/completions`, { method: 'POST' })
-    expect(await errorOf(chat)).toMatchObject({ status: 404, code: 'ERR_KV_UNSUPPORTED' })
   })
 
   it('show memory only with debug endpoints', async () => {

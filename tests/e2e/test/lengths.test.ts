@@ -60,6 +60,26 @@ test('32 at once, streamed and not, all equal the oracle', async () => {
   await expectVerified(requests)
 })
 
+test('a chat equals the oracle, its KV loaded', async () => {
+  const chat = async (url: string): Promise<unknown> => {
+    const response = await fetch(`${url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({
+        model: 'tiny',
+        messages: [{ role: 'user', content: promptOf(100, 4_711) }],
+        max_completion_tokens: maxTokens,
+      }),
+    })
+    return ((await response.json()) as { choices: unknown }).choices
+  }
+  const before = (await deployment.stats('decode')).verification.blocksLoaded
+  const expected = await chat(oracle)
+  expect(expected).toMatchObject([{ message: { role: 'assistant' }, finish_reason: 'length' }])
+  expect(await chat(deployment.routerUrl)).toEqual(expected)
+  expect((await deployment.stats('decode')).verification.blocksLoaded).toBeGreaterThan(before)
+})
+
 test('a prompt that does not fit is refused with a typed error', async () => {
   const outcome = await complete(deployment.routerUrl, {
     prompt: promptOf(maxModelLen + 1, 7),

@@ -1,5 +1,5 @@
 /**
- * `POST /v1/completions`: from the body to an answer or a stream of events. A caller that disconnects
+ * `POST /v1/completions` and `/v1/chat/completions`: from the body to an answer or a stream of events. A caller that disconnects
  * aborts its request. Stream headers leave with the first token, so that a request which fails before it
  * still gets a proper status. Buffers at most one small chunk per token that a slow caller didn't read.
  */
@@ -10,14 +10,11 @@ import {
   describeEndChunk,
   describeTokenChunk,
   describeUsageChunk,
+  type AnswerForm,
 } from './completion-answer.ts'
-import {
-  parseCompletionRequest,
-  type CompletionLimits,
-  type CompletionRequest,
-} from './completion-request.ts'
 import { describeError, fromCoreError, HttpError } from './http-error.ts'
 import type { EndEvent, OpenRequests, RequestSink } from './open-requests.ts'
+import type { CompletionLimits, CompletionRequest } from './request-body.ts'
 import { nameRequest } from './request-id.ts'
 
 export interface CompletionParts {
@@ -27,7 +24,15 @@ export interface CompletionParts {
   randomHex(byteCount: number): string
 }
 
+/** What tells the two endpoints apart. */
+export interface Endpoint {
+  readonly form: AnswerForm
+  /** @throws HttpError 400 or 404 naming what is wrong. */
+  parse(body: unknown, limits: CompletionLimits): CompletionRequest
+}
+
 interface Call {
+  readonly form: AnswerForm
   readonly reply: FastifyReply
   readonly body: CompletionRequest
   readonly head: { readonly id: string; readonly created: number; readonly model: string }
@@ -37,12 +42,14 @@ interface Call {
 /** @throws HttpError for a body, id or load that is refused; fastify's error handler answers it. */
 export async function handleCompletion(
   parts: CompletionParts,
+  { form, parse }: Endpoint,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
-  const names = nameRequest(request.headers['x-request-id'], parts.randomHex)
-  const body = parseCompletionRequest(request.body, parts.limits)
+  const names = nameRequest(form.idPrefix, request.headers['x-request-id'], parts.randomHex)
+  const body = parse(request.body, parts.limits)
   const call: Call = {
+    form,
     reply,
     body,
     head: {
@@ -82,7 +89,7 @@ function failureOf(end: EndEvent): HttpError | null {
 }
 
 function wholeSink(
-  { body, head, reply, wantsTimings }: Call,
+  { body, form, head, reply, wantsTimings }: Call,
   resolve: () => void,
   reject: (error: HttpError) => void,
 ): RequestSink {
@@ -99,7 +106,7 @@ function wholeSink(
       }
       const promptTokenCount = body.promptTokens.length
       const counts = { promptTokenCount, outputTokenCount: text.length }
-      void reply.send(describeAnswer({ ...head, ...counts, text, wantsTimings }, end))
+      void reply.send(describeAnswer(form, { ...head, ...counts, text, wantsTimings }, end))
       resolve()
     },
     onFailure: reject,
@@ -107,7 +114,7 @@ function wholeSink(
 }
 
 function streamSink(
-  { body, head, reply, wantsTimings }: Call,
+  { body, form, head, reply, wantsTimings }: Call,
   resolve: () => void,
   reject: (error: HttpError) => void,
 ): RequestSink {
@@ -129,9 +136,10 @@ function streamSink(
   }
   return {
     onToken(token) {
-      if (outputTokenCount === 0) openStream(reply)
+      const isFirst = outputTokenCount === 0
+      if (isFirst) openStream(reply)
       outputTokenCount++
-      write(describeTokenChunk(head, String.fromCharCode(token)))
+      write(describeTokenChunk(form, head, String.fromCharCode(token), isFirst))
     },
     onEnd(end) {
       const failure = failureOf(end)
@@ -139,9 +147,9 @@ function streamSink(
         fail(failure)
         return
       }
-      write(describeEndChunk(head, end, wantsTimings))
+      write(describeEndChunk(form, head, end, wantsTimings))
       const counts = { promptTokenCount: body.promptTokens.length, outputTokenCount }
-      if (body.includeUsage) write(describeUsageChunk({ ...head, ...counts }, end))
+      if (body.includeUsage) write(describeUsageChunk(form, { ...head, ...counts }, end))
       finish()
     },
     onFailure: fail,

@@ -6,9 +6,9 @@ import { engineLimits } from '../limits.ts'
 import { HttpError } from './http-error.ts'
 
 export interface RequestNames {
-  /** `cmpl-<caller's id>`: the answer's `id`. */
+  /** `<prefix>-<caller's id>`: the answer's `id`. */
   readonly publicId: string
-  /** `cmpl-<caller's id>-<8 hex>`. */
+  /** `<prefix>-<caller's id>-<8 hex>`. */
   readonly internalId: string
 }
 
@@ -16,6 +16,7 @@ const pattern = new RegExp(`^[A-Za-z0-9._-]{1,${engineLimits.requestIdLengthMax}
 
 /** @throws HttpError 400 for an `X-Request-Id` that is too long or has other characters. */
 export function nameRequest(
+  prefix: string,
   header: string | readonly string[] | undefined,
   randomHex: (byteCount: number) => string,
 ): RequestNames {
@@ -25,6 +26,6 @@ export function nameRequest(
     const message = `x-request-id: use 1 to ${max} characters out of A-Z a-z 0-9 . _ -`
     throw new HttpError(400, 'ERR_KV_MESSAGE_INVALID', message)
   }
-  const publicId = `cmpl-${given ?? randomHex(16)}`
+  const publicId = `${prefix}-${given ?? randomHex(16)}`
   return { publicId, internalId: `${publicId}-${randomHex(4)}` }
 }

@@ -6,9 +6,17 @@ import { fastify, type FastifyInstance } from 'fastify'
 import type { Clock, Logger } from '@kvferry/connector-api'
 import type { CoreClient } from '../core/core-messages.ts'
 import { engineLimits } from '../limits.ts'
-import { handleCompletion } from './completion-handler.ts'
+import { parseChatRequest } from './chat-request.ts'
+import { chatForm, completionForm } from './completion-answer.ts'
+import { handleCompletion, type Endpoint } from './completion-handler.ts'
+import { parseCompletionRequest } from './completion-request.ts'
 import { describeError, HttpError, toHttpError } from './http-error.ts'
 import type { OpenRequests } from './open-requests.ts'
+
+const endpoints: Readonly<Record<string, Endpoint>> = {
+  '/v1/completions': { form: completionForm, parse: parseCompletionRequest },
+  '/v1/chat/completions': { form: chatForm, parse: parseChatRequest },
+}
 
 export interface ServerParts {
   readonly core: CoreClient
@@ -51,11 +59,9 @@ function addOpenAiRoutes(app: FastifyInstance, parts: ServerParts): void {
   const { clock, maxModelLen, randomHex, requests } = parts
   const { model } = parts.core.peer
   const completion = { requests, clock, randomHex, limits: { model, maxModelLen } }
-  app.post('/v1/completions', (request, reply) => handleCompletion(completion, request, reply))
-  app.post('/v1/chat/completions', () => {
-    const message = 'chat completions are not available in this version; use /v1/completions'
-    throw new HttpError(404, 'ERR_KV_UNSUPPORTED', message)
-  })
+  for (const [path, endpoint] of Object.entries(endpoints)) {
+    app.post(path, (request, reply) => handleCompletion(completion, endpoint, request, reply))
+  }
   app.get('/v1/models', () => ({
     object: 'list',
     data: [
