@@ -94,6 +94,8 @@ const gates = {
   format: check(bin('prettier'), ['--check', '--log-level', 'warn', '.']),
   types: check(bin('tsc'), ['-p', 'tsconfig.json']),
   lint: check(bin('eslint'), ['.', '--max-warnings', '0']),
+  links: check('npm', ['run', '--silent', 'docs:links']),
+  docs: check('npm', ['run', '--silent', 'docs:build']),
   unit: vitest([
     'connector-api',
     'connector-pull',
@@ -113,7 +115,7 @@ const gates = {
  * that look at processes, deadlines or memory want the machine for themselves.
  */
 const stages = [
-  ['tidy', 'check-packages', 'format', 'types', 'lint'],
+  ['tidy', 'check-packages', 'format', 'types', 'lint', 'links', 'docs'],
   ['unit'],
   ['native-asan', 'native-tsan'],
   ['native-node'],
