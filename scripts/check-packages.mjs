@@ -16,6 +16,7 @@ const arrows = {
   ...Object.fromEntries(leaves.map((name) => [name, [api]])),
   '@kvferry/router': [api, '@kvferry/runtime'],
   '@kvferry/reference-engine': [api, ...leaves],
+  '@kvferry/vllm-bridge': [api, ...leaves],
   '@kvferry/benchmarks': [api, ...leaves, '@kvferry/reference-engine', '@kvferry/router'],
   '@kvferry/e2e': [
     api,

@@ -1,0 +1,318 @@
+"""The KV connector as vLLM loads it: hooks in, plain values out, and no exception to either side.
+
+vLLM makes one instance per role. Every hook is thin: it takes out of vLLM's objects what the half of its
+role needs, and whatever goes wrong there is logged, counted and answered with "nothing to transfer",
+because an exception that leaves a hook ends the whole engine. Start-up is the exception: an engine that
+was asked to transfer and can't must not start.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorBase_V1,
+    KVConnectorHandshakeMetadata,
+    KVConnectorMetadata,
+    KVConnectorRole,
+    KVConnectorTransferResults,
+    KVConnectorWorkerMetadata,
+    SupportsHMA,
+)
+
+from .hook_timing import timed, timer
+from .host_process import HostProcess, default_command
+from .kv_layout import block_tokens_of, describe_caches
+from .memfd_pool import MemfdPool
+from .scheduler_half import SchedulerHalf
+from .settings import read_settings, start_message
+from .step_metadata import HostFacts, Step
+from .worker_half import WorkerHalf
+
+if TYPE_CHECKING:
+    import torch
+    from vllm.config import VllmConfig
+    from vllm.v1.core.kv_cache_manager import KVCacheBlocks
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.kv_cache_interface import KVCacheConfig
+    from vllm.v1.outputs import KVConnectorOutput
+    from vllm.v1.request import Request
+
+logger = logging.getLogger("vllm.kvferry")
+
+#: How vLLM says that a request ended, in the contract's words. Every other end is `failed`.
+_ENDS = {
+    "FINISHED_STOPPED": "stopped",
+    "FINISHED_LENGTH_CAPPED": "length-capped",
+    "FINISHED_ABORTED": "aborted",
+}
+
+
+@dataclass
+class KVFerryMetadata(KVConnectorMetadata):
+    step: Step
+
+
+@dataclass
+class KVFerryHandshake(KVConnectorHandshakeMetadata):
+    facts: HostFacts
+
+
+@dataclass
+class KVFerryWorkerNews(KVConnectorWorkerMetadata):
+    """The host changed: its facts, or None while there is none."""
+
+    facts: HostFacts | None
+
+    def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
+        return other
+
+
+def hook(default: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A hook that is timed, and that answers `default()` instead of raising."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @timed
+        @functools.wraps(function)
+        def guarded(self: KVFerryConnector, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(self, *args, **kwargs)
+            except Exception:
+                self.hook_failures += 1
+                logger.exception("KVFerry: %s failed; the engine goes on", function.__name__)
+                return default()
+
+        return guarded
+
+    return decorate
+
+
+def _nothing() -> None:
+    return None
+
+
+class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
+    def __init__(
+        self,
+        vllm_config: VllmConfig,
+        role: KVConnectorRole,
+        kv_cache_config: KVCacheConfig,
+    ) -> None:
+        """@raises ValueError for a configuration that can't be served."""
+        super().__init__(vllm_config, role, kv_cache_config)
+        self.hook_failures = 0
+        self._settings = read_settings(vllm_config)
+        self._invalid_block_ids: set[int] = set()
+        self._pool: MemfdPool | None = None
+        self._worker: WorkerHalf | None = None
+        self._scheduler: SchedulerHalf | None = None
+        if role is KVConnectorRole.SCHEDULER:
+            self._scheduler = SchedulerHalf(
+                engine_id=self._settings.engine_id,
+                block_tokens=block_tokens_of(kv_cache_config),
+            )
+
+    # Start, in this order
+
+    def get_mem_pool_context(self) -> MemfdPool:
+        self._pool = MemfdPool()
+        return self._pool
+
+    def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
+        """@raises ValueError, HostRefused, OSError: the engine can't start."""
+        allocations = [] if self._pool is None else self._pool.allocations
+        caches = describe_caches(
+            kv_caches, self._kv_cache_config, allocations, _layout_name(self._vllm_config)
+        )
+        fds = [allocation.fd for allocation in allocations]
+        worker = WorkerHalf(
+            start_host=lambda: HostProcess(default_command(), fds),
+            start_message=start_message(self._settings, caches),
+            timeouts=self._settings.timeouts,
+        )
+        worker.start()
+        self._worker = worker
+
+    def get_handshake_metadata(self) -> KVFerryHandshake | None:
+        facts = None if self._worker is None else self._worker.facts
+        return None if facts is None else KVFerryHandshake(facts)
+
+    def set_xfer_handshake_metadata(
+        self, metadata: dict[int, KVConnectorHandshakeMetadata]
+    ) -> None:
+        handshake = metadata.get(0)
+        if self._scheduler is not None and isinstance(handshake, KVFerryHandshake):
+            self._scheduler.set_host(handshake.facts)
+
+    # Scheduler half
+
+    @hook(_nothing)
+    def on_new_request(self, request: Request) -> None:
+        assert self._scheduler is not None
+        self._scheduler.on_new_request(
+            request.request_id, request.num_prompt_tokens, request.kv_transfer_params
+        )
+
+    @hook(lambda: (0, False))
+    def get_num_new_matched_tokens(
+        self, request: Request, num_computed_tokens: int
+    ) -> tuple[int | None, bool]:
+        assert self._scheduler is not None
+        count = self._scheduler.matched_tokens(
+            request.request_id,
+            request.num_prompt_tokens,
+            request.kv_transfer_params,
+            num_computed_tokens,
+        )
+        return count, count > 0
+
+    @hook(_nothing)
+    def update_state_after_alloc(
+        self, request: Request, blocks: KVCacheBlocks, num_external_tokens: int
+    ) -> None:
+        assert self._scheduler is not None
+        if request.kv_transfer_params:
+            self._scheduler.on_allocated(
+                request.request_id,
+                request.num_prompt_tokens,
+                request.kv_transfer_params,
+                request.num_computed_tokens,
+                blocks.get_block_ids(),
+                num_external_tokens,
+            )
+
+    def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVFerryMetadata:
+        timer.end_step()
+        return self._build_connector_meta(scheduler_output)
+
+    @hook(lambda: KVFerryMetadata(Step(-2, [], [], [], None)))
+    def _build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVFerryMetadata:
+        assert self._scheduler is not None
+        preempted = scheduler_output.preempted_req_ids
+        step = self._scheduler.build_step(
+            list(scheduler_output.num_scheduled_tokens), sorted(preempted) if preempted else []
+        )
+        return KVFerryMetadata(step)
+
+    @hook(_nothing)
+    def update_connector_output(self, connector_output: KVConnectorOutput) -> None:
+        assert self._scheduler is not None
+        news = connector_output.kv_connector_worker_meta
+        self._scheduler.on_output(
+            connector_output.finished_sending or (), connector_output.finished_recving or ()
+        )
+        if isinstance(news, KVFerryWorkerNews):
+            self._scheduler.set_host(news.facts)
+
+    @hook(lambda: (False, None))
+    def request_finished_all_groups(
+        self, request: Request, block_ids: tuple[list[int], ...]
+    ) -> tuple[bool, dict[str, Any] | None]:
+        assert self._scheduler is not None
+        if not request.kv_transfer_params:
+            return False, None
+        answer = self._scheduler.on_finished(
+            request.request_id,
+            request.num_prompt_tokens,
+            request.num_computed_tokens,
+            _ENDS.get(request.status.name, "failed"),
+            block_ids,
+        )
+        return answer.delay_free, answer.params
+
+    def request_finished(
+        self, request: Request, block_ids: list[int]
+    ) -> tuple[bool, dict[str, Any] | None]:
+        return self.request_finished_all_groups(request, (block_ids,))
+
+    def has_pending_push_work(self) -> bool:
+        return self._scheduler is not None and self._scheduler.has_pending
+
+    # Worker half
+
+    @hook(_nothing)
+    def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
+        assert isinstance(kv_connector_metadata, KVFerryMetadata)
+        if self._worker is not None and kv_connector_metadata.step.preempted:
+            # Nearly always at once: pull moves nothing of a request that runs.
+            self._worker.settle_preempted(kv_connector_metadata.step)
+
+    def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
+        super().bind_connector_metadata(connector_metadata)
+        if self._worker is not None:
+            self._begin_step(connector_metadata)
+
+    @hook(_nothing)
+    def _begin_step(self, metadata: KVConnectorMetadata) -> None:
+        assert isinstance(metadata, KVFerryMetadata) and self._worker is not None
+        self._worker.begin_step(metadata.step)
+
+    @hook(KVConnectorTransferResults)
+    def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:
+        if self._worker is None:
+            return KVConnectorTransferResults()
+        output = self._worker.take_output()
+        # Failures are told by their blocks alone: `failed_recving` would make vLLM forget the local
+        # prefix hit as well, and compute the whole prompt.
+        self._invalid_block_ids |= output.invalid_block_ids
+        return KVConnectorTransferResults(
+            finished_sending=output.sent, finished_recving=output.received
+        )
+
+    def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
+        """What runners before `get_transfer_results` call."""
+        results = self.get_transfer_results(finished_req_ids)
+        return results.finished_sending or None, results.finished_recving or None
+
+    def get_block_ids_with_load_errors(self) -> set[int]:
+        """In the step in which the load was reported as received, as vLLM demands."""
+        invalid, self._invalid_block_ids = self._invalid_block_ids, set()
+        return invalid
+
+    @hook(_nothing)
+    def build_connector_worker_meta(self) -> KVFerryWorkerNews | None:
+        if self._worker is None:
+            return None
+        facts = self._worker.facts
+        believed = self._connector_metadata
+        if not isinstance(believed, KVFerryMetadata) or believed.step.index < 0:
+            return None
+        is_known = believed.step.epoch == (None if facts is None else facts.epoch)
+        return None if is_known else KVFerryWorkerNews(facts)
+
+    # Nothing happens layer by layer: loads are over before a request is scheduled, and nothing is saved.
+
+    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+        return
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        return
+
+    def save_kv_layer(
+        self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any
+    ) -> None:
+        return
+
+    def wait_for_save(self) -> None:
+        return
+
+    # End, and a look inside
+
+    def shutdown(self) -> None:
+        """Idempotent. Ends and reaps the host process."""
+        if self._worker is not None:
+            self._worker.close()
+        if self._pool is not None:
+            self._pool.close()
+
+    def describe(self) -> dict[str, int]:
+        """Totals of this instance and of its host, for tests and tools. Waits for the host's answer."""
+        counters = {} if self._worker is None else self._worker.ask_counters()
+        return {"hookFailures": self.hook_failures, **counters}
+
+
+def _layout_name(vllm_config: VllmConfig) -> str:
+    return str(vllm_config.cache_config.get_resolved_kv_cache_layout().name)

@@ -1,0 +1,206 @@
+"""The scheduler half of the shim: answers vLLM at once from pull_rules.py, and records what happened.
+
+It does no I/O. What it recorded leaves with the step's metadata, and the real scheduler half, in the
+host, hears the same calls in the same order. While there is no host it answers that nothing can be
+transferred. Requests without `kv_transfer_params` cost one comparison. Called by connector.py, which
+catches what is raised here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, Iterable, Mapping, Sequence
+
+from .limits import PARAMS_SIZE_BYTES_MAX
+from .pull_rules import NOTHING, Finish, Producer, PullRules
+from .step_metadata import Batch, Event, HostFacts, Step
+
+#: Stands for params that can't be JSON: every reader refuses it as malformed.
+UNREADABLE_PARAMS: Mapping[str, Any] = {"do_remote_prefill": "unreadable"}
+
+
+@dataclass(slots=True)
+class _Known:
+    """A request that the host of this epoch was told of."""
+
+    prompt_token_count: int
+    params: Mapping[str, Any]
+    #: The last question that was recorded, with its answer.
+    question: tuple[int, int] | None = None
+
+
+class SchedulerHalf:
+    def __init__(self, *, engine_id: str, block_tokens: int) -> None:
+        self._engine_id = engine_id
+        self._block_tokens = block_tokens
+        self._rules: PullRules | None = None
+        self._epoch: str | None = None
+        self._lease_ms = 0.0
+        self._batches: list[Batch] = []
+        self._step_index = 0
+        self._known: dict[str, _Known] = {}
+        #: Requests of an earlier epoch. They go on without transfers.
+        self._ignored: set[str] = set()
+
+    @property
+    def epoch(self) -> str | None:
+        return self._epoch
+
+    def set_host(self, facts: HostFacts | None) -> None:
+        """A host became ready (`facts`), or there is none any more. Repeating the same is harmless."""
+        epoch = None if facts is None else facts.epoch
+        if epoch == self._epoch:
+            return
+        self._ignored.update(self._known)
+        self._known = {}
+        self._epoch = epoch
+        if facts is None:
+            self._rules = None
+            return
+        self._lease_ms = facts.lease_ms
+        producer = Producer(facts.epoch, facts.host, facts.port, facts.handoff_key)
+        self._rules = PullRules(
+            engine_id=self._engine_id,
+            block_tokens=self._block_tokens,
+            recompute_threshold=facts.recompute_threshold,
+            producer=producer,
+        )
+
+    def on_new_request(
+        self, request_id: str, prompt_token_count: int, params: Mapping[str, Any] | None
+    ) -> None:
+        if params:
+            self._introduce(request_id, prompt_token_count, params)
+
+    def matched_tokens(
+        self,
+        request_id: str,
+        prompt_token_count: int,
+        params: Mapping[str, Any] | None,
+        computed_token_count: int,
+    ) -> int:
+        known = self._introduce(request_id, prompt_token_count, params) if params else None
+        if known is None or self._rules is None:
+            return 0
+        answer = self._rules.matched_tokens(
+            request_id, prompt_token_count, known.params, computed_token_count
+        )
+        question = (computed_token_count, answer)
+        # A waiting request is asked about in every step; the same answer is told once.
+        if known.question != question:
+            known.question = question
+            self._record(k="match", id=request_id, computed=computed_token_count, answer=answer)
+        return answer
+
+    def on_allocated(
+        self,
+        request_id: str,
+        prompt_token_count: int,
+        params: Mapping[str, Any] | None,
+        computed_token_count: int,
+        block_ids: Sequence[Sequence[int]],
+        external_token_count: int,
+    ) -> None:
+        known = self._introduce(request_id, prompt_token_count, params) if params else None
+        if known is None or self._rules is None:
+            return
+        self._rules.on_allocated(request_id, prompt_token_count, known.params, external_token_count)
+        event: Event = dict(
+            k="alloc",
+            id=request_id,
+            computed=computed_token_count,
+            blocks=[list(ids) for ids in block_ids],
+            external=external_token_count,
+        )
+        if external_token_count > 0:
+            event["fill"] = self._rules.blocks_to_fill(
+                prompt_token_count, external_token_count, block_ids[0]
+            )
+        self._record(**event)
+
+    def on_finished(
+        self,
+        request_id: str,
+        prompt_token_count: int,
+        computed_token_count: int,
+        end: str,
+        block_ids: Sequence[Sequence[int]],
+    ) -> Finish:
+        self._ignored.discard(request_id)
+        if self._known.pop(request_id, None) is None or self._rules is None:
+            return NOTHING
+        # The host reads the same clock: CLOCK_MONOTONIC has one origin for all of a machine.
+        lease_deadline_ms = 1_000 * time.monotonic() + self._lease_ms
+        answer = self._rules.on_finished(
+            request_id, prompt_token_count, computed_token_count, end, block_ids, lease_deadline_ms
+        )
+        self._record(
+            k="finish",
+            id=request_id,
+            computed=computed_token_count,
+            end=end,
+            blocks=[list(ids) for ids in block_ids],
+            delayFree=answer.delay_free,
+            # A copy: vLLM adds keys of its own to the dictionary that it's given.
+            params=None if answer.params is None else dict(answer.params),
+        )
+        return answer
+
+    def on_output(self, sent: Iterable[str], received: Iterable[str]) -> None:
+        if self._rules is None:
+            return
+        sent_ids, received_ids = sorted(sent), sorted(received)
+        if sent_ids or received_ids:
+            self._rules.on_output(sent_ids, received_ids)
+            self._record(k="output", sent=sent_ids, received=received_ids)
+
+    def build_step(self, scheduled: list[str], preempted: list[str]) -> Step:
+        """Drains: nothing is told twice."""
+        batches, self._batches = self._batches, []
+        step = Step(self._step_index, scheduled, preempted, batches, self._epoch)
+        self._step_index += 1
+        return step
+
+    @property
+    def has_pending(self) -> bool:
+        """An idle engine must go on stepping: events wait for a step, or blocks for a report."""
+        if self._batches:
+            return True
+        return self._rules is not None and self._rules.has_pending_block_frees
+
+    def _introduce(
+        self, request_id: str, prompt_token_count: int, params: Mapping[str, Any]
+    ) -> _Known | None:
+        """What is known of a request that takes part in a transfer. Tells the host of it once."""
+        known = self._known.get(request_id)
+        if known is not None:
+            return known
+        if self._rules is None or request_id in self._ignored or not _names_a_side(params):
+            return None
+        known = _Known(prompt_token_count, _readable_params(params))
+        self._known[request_id] = known
+        self._rules.on_new_request(request_id, prompt_token_count, known.params)
+        self._record(k="new", id=request_id, prompt=prompt_token_count, params=known.params)
+        return known
+
+    def _record(self, **event: Any) -> None:
+        assert self._epoch is not None
+        if not self._batches or self._batches[-1].epoch != self._epoch:
+            self._batches.append(Batch(self._epoch))
+        self._batches[-1].events.append(event)
+
+
+def _names_a_side(params: Mapping[str, Any]) -> bool:
+    """False for the params of requests without a transfer; they are no business of ours."""
+    return bool(params.get("do_remote_prefill")) or bool(params.get("do_remote_decode"))
+
+
+def _readable_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The params if both sides can read them as JSON of a bounded size."""
+    try:
+        size = len(json.dumps(params, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return UNREADABLE_PARAMS
+    return params if size <= PARAMS_SIZE_BYTES_MAX else UNREADABLE_PARAMS

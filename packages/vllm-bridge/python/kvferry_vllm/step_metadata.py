@@ -1,0 +1,47 @@
+"""What the scheduler half sends to the worker half inside vLLM's own step metadata, and back.
+
+Plain data, since vLLM pickles it when the halves live in two processes. Events are dictionaries in the
+form in which they go on to the host (`messages.ts` there says what each means).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Event = dict[str, Any]
+
+
+@dataclass
+class Batch:
+    """Events in order, all meant for one life of the host."""
+
+    epoch: str
+    events: list[Event] = field(default_factory=list)
+
+
+@dataclass
+class Step:
+    """One engine step as the scheduler saw it."""
+
+    index: int
+    scheduled: list[str]
+    preempted: list[str]
+    batches: list[Batch]
+    #: The life of the host that the scheduler half believes in; None: it believes in none.
+    epoch: str | None
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """What the scheduler half must know of a host that is ready: enough to answer in its place.
+
+    It stays inside the engine: the key must never reach a log, a client or a router.
+    """
+
+    epoch: str
+    host: str
+    port: int
+    handoff_key: bytes = field(repr=False)
+    lease_ms: float
+    recompute_threshold: int

@@ -1,0 +1,151 @@
+/**
+ * Drives the connector's two halves as an engine would: each of vLLM's steps is played on the scheduler
+ * half, whose metadata goes straight to the worker half; what ended goes back to the shim as soon as the
+ * worker half says so, not a step later. When the connector asks for a step and vLLM sends none, the core
+ * makes one of its own. One step at a time, in the order of arrival. Owned by host.ts.
+ */
+import {
+  asRequestId,
+  type Clock,
+  type ConnectorScheduler,
+  type ConnectorWorker,
+  type Logger,
+  type RequestId,
+  type Timer,
+  type TransferAgent,
+} from '@kvferry/connector-api'
+import { HookReplay, type ReplayOutcome } from './hook-replay.ts'
+import { bridgeLimits } from './limits.ts'
+import type { FailureReport, HostMessage, StepMessage } from './messages.ts'
+
+export interface HostCoreParts {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly scheduler: ConnectorScheduler
+  readonly worker: ConnectorWorker
+  readonly agent: TransferAgent
+  send(message: HostMessage): void
+  /** A broken invariant: the host must end. */
+  onBroken(error: Error): void
+}
+
+/** A step that vLLM did not send. */
+const ownStep: Omit<StepMessage, 'index'> = {
+  t: 'step',
+  scheduled: [],
+  preempted: [],
+  events: [],
+  settle: false,
+}
+
+export class HostCore {
+  readonly #parts: HostCoreParts
+  readonly #replay: HookReplay
+  #queue: Promise<void> = Promise.resolve()
+  #isWakeQueued = false
+  #isClosed = false
+  #timer: Timer | null = null
+  #stepIndex = 0
+  #steps = 0
+  #latestCounters: Readonly<Record<string, number>> = {}
+
+  constructor(parts: HostCoreParts) {
+    this.#parts = parts
+    this.#replay = new HookReplay(parts.scheduler, parts.logger)
+  }
+
+  /** One step of vLLM's. */
+  step(message: StepMessage): void {
+    this.#enqueue(() => this.#run(message))
+  }
+
+  /** The connector wants a step. Safe to call often, from any event. */
+  requestStep(): void {
+    if (this.#isWakeQueued || this.#isClosed) return
+    this.#isWakeQueued = true
+    this.#enqueue(() => this.#run({ ...ownStep, index: this.#stepIndex }))
+  }
+
+  /** Totals since the start: this host's, the connector's, the agent's. */
+  counters(): Readonly<Record<string, number>> {
+    this.#drainStats()
+    const { events, divergences } = this.#replay
+    const { transfersDone, transfersFailed, bytesMoved } = this.#parts.agent.counters()
+    const own = { steps: this.#steps, events, divergences }
+    return { ...this.#latestCounters, transfersDone, transfersFailed, bytesMoved, ...own }
+  }
+
+  /** No further step begins. Idempotent. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#timer?.stop()
+    await this.#queue
+  }
+
+  #enqueue(run: () => Promise<void>): void {
+    this.#queue = this.#queue.then(async () => {
+      if (this.#isClosed) return
+      try {
+        await run()
+      } catch (error) {
+        this.#isClosed = true
+        this.#parts.onBroken(error instanceof Error ? error : new Error(String(error)))
+      }
+    })
+  }
+
+  async #run(message: StepMessage): Promise<void> {
+    const { scheduler, worker, send } = this.#parts
+    this.#isWakeQueued = false
+    this.#stepIndex = message.index
+    this.#steps++
+    const outcome = this.#replay.play(message.events)
+    const meta = scheduler.buildConnectorMeta({
+      stepIndex: message.index,
+      scheduledRequestIds: message.scheduled.map(asRequestId),
+      preemptedRequestIds: message.preempted.map(asRequestId),
+    })
+    await worker.handlePreemptions(meta)
+    if (message.settle) send({ t: 'settled' })
+    worker.bindConnectorMetadata(meta)
+    // Only connectors that save nothing are loaded (open-host.ts), so this step's forward needs no fence.
+    worker.waitForSave(null)
+    this.#report(outcome)
+    this.#watchOpenWork()
+  }
+
+  #report({ failed, sent, finished }: ReplayOutcome): void {
+    const output = this.#parts.worker.getTransferResults(finished as ReadonlySet<RequestId>)
+    for (const failure of output.failed) this.#replay.noteFailure(failure)
+    const failures: FailureReport[] = output.failed.map(({ requestId, error }) => ({
+      id: requestId,
+      code: error.code,
+      message: error.message,
+    }))
+    failures.push(...failed)
+    const message = {
+      t: 'results' as const,
+      sent: [...output.sent, ...sent],
+      received: [...output.received, ...failed.map(({ id }) => id)],
+      failed: failures,
+    }
+    if (message.sent.length + message.received.length > 0) this.#parts.send(message)
+    this.#drainStats()
+  }
+
+  /** vLLM's own steps carry nothing while it waits for us, so the shim sends none. */
+  #watchOpenWork(): void {
+    const { clock, scheduler } = this.#parts
+    if (this.#timer !== null) return
+    if (!scheduler.hasPendingBlockFrees() && !scheduler.hasPendingPushWork()) return
+    this.#timer = clock.after(bridgeLimits.idleStepIntervalMs, () => {
+      this.#timer = null
+      this.requestStep()
+    })
+  }
+
+  #drainStats(): void {
+    const stats = this.#parts.worker.getStats()
+    if (stats !== null) this.#latestCounters = stats.counters
+  }
+}

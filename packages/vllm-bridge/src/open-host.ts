@@ -1,0 +1,139 @@
+/**
+ * Assembles what a host runs on, as any engine of ours does: configuration, connector, NIXL agent, side
+ * channel, and the engine's KV cache, imported by its descriptor. Closes everything in the reverse order,
+ * also when opening failed half-way. Called once, by host.ts. The native package is imported only here.
+ */
+import {
+  ConnectorError,
+  asIncarnation,
+  loadConnector,
+  rankKey,
+  type CommonComponents,
+  type ConnectorFactory,
+  type ConnectorScheduler,
+  type ConnectorWorker,
+  type Clock,
+  type KvCacheLayout,
+  type KvMemory,
+  type KvferryConfig,
+  type Logger,
+  type TransferAgent,
+} from '@kvferry/connector-api'
+import { createMetrics, createSideChannel, createSystemRandom, parseConfig } from '@kvferry/runtime'
+import { bridgeLimits } from './limits.ts'
+import type { StartMessage } from './messages.ts'
+
+export interface OpenHost {
+  readonly config: KvferryConfig
+  readonly incarnation: string
+  readonly scheduler: ConnectorScheduler
+  readonly worker: ConnectorWorker
+  readonly agent: TransferAgent
+  /** Of the one rank. */
+  readonly metadata: Uint8Array
+  /** Never throws: what can't be closed is logged, and the rest is closed nevertheless. */
+  close(): Promise<void>
+}
+
+export interface OpenHostParts {
+  readonly start: StartMessage
+  readonly clock: Clock
+  readonly logger: Logger
+  requestStep(): void
+}
+
+/**
+ * @throws ConnectorError ERR_KV_CONFIG, ERR_KV_UNSUPPORTED, ERR_KV_CONNECTOR_NOT_INSTALLED,
+ *   ERR_NIXL_UNAVAILABLE, ERR_NIXL, ERR_KV_LIMIT; Error of the system. All is closed again then.
+ */
+export async function openHost(parts: OpenHostParts): Promise<OpenHost> {
+  const { clock, logger, start } = parts
+  const { factory, config } = await loadFactory(parseConfig(start.config))
+  const native = await import('@kvferry/native-nixl')
+  const random = createSystemRandom()
+  const metrics = createMetrics()
+  const incarnation = asIncarnation(Buffer.from(random.bytes(8)).toString('hex'))
+  const { engineId } = config
+  const closers: [what: string, close: () => Promise<void> | void][] = []
+  const close = (): Promise<void> => closeAll(closers, logger)
+  try {
+    const memories = start.caches.memories.map((shared) => native.importHostMemory(shared))
+    for (const memory of memories) closers.push(['KV memory', () => memory.free()])
+    const agent = await native.createNixlAgent({
+      name: `${engineId}:${incarnation}`,
+      libraryPath: config.nixl.libraryPath,
+      backends: [...config.nixl.backends],
+    })
+    const deadlineMs = bridgeLimits.agentCloseDeadlineMs
+    closers.push(['agent', () => agent.close({ deadlineMs })])
+    const sideChannel = await createSideChannel({
+      config: config.sideChannel,
+      identity: { engineId, incarnation },
+      peers: config.peers,
+      ...{ clock, random, logger, metrics },
+    })
+    closers.push(['side channel', () => sideChannel.close()])
+    const { requestStep } = parts
+    const common: CommonComponents = {
+      ...{ engineId, incarnation, config, clock, random, logger, metrics, requestStep },
+    }
+    const scheduler = factory.createScheduler({
+      ...common,
+      blockTokens: start.caches.blockTokens,
+    })
+    closers.push(['connector scheduler', () => scheduler.shutdown()])
+    const kernels = native.createKernels({})
+    const worker = factory.createWorker(
+      { ...common, agent, sideChannel, kernels },
+      { tpRank: 0, tpSize: 1, ppRank: 0, ppSize: 1 },
+    )
+    closers.push(['connector worker', () => worker.shutdown()])
+    const metadata = await worker.registerKvCaches(layoutOf(start, memories))
+    scheduler.setHandshakeMetadata(new Map([[rankKey(0, 0), metadata]]))
+    return { config, incarnation, scheduler, worker, agent, metadata, close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+async function loadFactory(
+  config: KvferryConfig,
+): Promise<{ readonly factory: ConnectorFactory; readonly config: KvferryConfig }> {
+  const factory = await loadConnector(config.connector, (name) => import(name))
+  // The shim answers in the connector's place, and knows pull's answers only.
+  if (factory.name !== 'pull') {
+    throw new ConnectorError(
+      'ERR_KV_UNSUPPORTED',
+      `the vLLM bridge serves the connector pull, not ${factory.name}`,
+      { capability: 'transferMode' },
+    )
+  }
+  return { factory, config: { ...config, options: factory.parseOptions(config.options) } }
+}
+
+function layoutOf({ caches }: StartMessage, memories: readonly KvMemory[]): KvCacheLayout {
+  const { model, dtype, layout, kvHeadCount, headSize, blockTokens, blockCount } = caches
+  return {
+    ...{ model, dtype, layout, kvHeadCount, headSize, blockTokens, blockCount },
+    layerCount: caches.regions.length,
+    regions: caches.regions.map(({ memory: index, ...region }) => {
+      const memory = memories[index]
+      if (memory === undefined) throw new RangeError(`region ${region.name}: no memory ${index}`)
+      return { ...region, memory, blockCount }
+    }),
+  }
+}
+
+async function closeAll(
+  closers: [what: string, close: () => Promise<void> | void][],
+  logger: Logger,
+): Promise<void> {
+  for (const [what, closePart] of closers.splice(0).reverse()) {
+    try {
+      await closePart()
+    } catch (error) {
+      logger.warn('closing failed', { what, error: String(error) })
+    }
+  }
+}

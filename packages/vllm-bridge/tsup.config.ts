@@ -1,0 +1,9 @@
+import { defineConfig } from 'tsup'
+import { libraryConfig } from '../../tsup.base.ts'
+
+export default defineConfig(
+  libraryConfig({
+    index: 'src/index.ts',
+    main: 'src/main.ts',
+  }),
+)
