@@ -6,6 +6,7 @@
 export { loadConfigFile, readConfigFile } from './config/load-config-file.ts'
 export { nearestKey } from './config/nearest-key.ts'
 export { parseConfig } from './config/parse-config.ts'
+export { isLoopbackHost } from './loopback.ts'
 export { createLogger, logLevels, type LoggerOptions, type LogLevel } from './logger.ts'
 export {
   Counter,
@@ -16,5 +17,6 @@ export {
   type RuntimeMetrics,
 } from './metrics.ts'
 export { createSideChannel, type SideChannelOptions } from './side-channel/tcp-side-channel.ts'
+export { describeUsage } from './cli/describe-usage.ts'
 export { createSystemClock } from './system-clock.ts'
 export { createSystemRandom } from './system-random.ts'

@@ -4,31 +4,7 @@ import fc from 'fast-check'
 import { ConnectorError, type KvferryConfig } from '@kvferry/connector-api'
 import { parseConfig } from '../src/index.ts'
 import { knownKeys } from '../src/config/schema.ts'
-
-/** A minimal valid configuration with one path replaced: `with_('peers.0.port', 1)`. */
-function withValue(path: string, value: unknown): unknown {
-  const config: Record<string, unknown> = {
-    connector: 'pull',
-    sideChannel: {},
-    nixl: {},
-    peers: [{ host: '127.0.0.1', port: 5601, engineId: 'd0' }],
-  }
-  const parts = path.split('.')
-  let at: Record<string, unknown> = config
-  for (const part of parts.slice(0, -1)) at = at[part] as Record<string, unknown>
-  at[parts.at(-1) as string] = value
-  return config
-}
-
-function refusal(input: unknown): ConnectorError<'ERR_KV_CONFIG'> {
-  try {
-    parseConfig(input)
-  } catch (error) {
-    if (ConnectorError.isInstance(error) && error.code === 'ERR_KV_CONFIG') return error
-    throw error
-  }
-  throw new Error('was accepted')
-}
+import { refusal, withValue } from './support/config-cases.ts'
 
 const accepted: [
   path: string,
@@ -52,6 +28,7 @@ const accepted: [
   ['sideChannel.port', 65_535, (c) => c.sideChannel.port],
   ['sideChannel.insecure', true, (c) => c.sideChannel.insecure],
   ['sideChannel.tls', null, (c) => c.sideChannel.tls],
+  ['sideChannel.tls', { ca: 'ca.pem', cert: 'c.pem', key: 'k.pem' }, (c) => c.sideChannel.tls],
   ['peers', null, (c) => c.peers],
   ['peers', [], (c) => c.peers],
   ['peers.0.port', 1, (c) => c.peers?.[0]?.port],
@@ -87,7 +64,7 @@ const refused: [path: string, values: unknown[]][] = [
   ],
   ['sideChannel.port', [-1, 65_536, 1.5, '5600', NaN, null]],
   ['sideChannel.insecure', ['true', 1, null]],
-  ['sideChannel.tls', [{}, 'x', { ca: 'a', cert: 'b', key: 'c' }]],
+  ['sideChannel.tls', [{}, 'x', { ca: 'a', cert: 'b', key: '' }, { ca: 'a', cert: 'b', key: 1 }]],
   [
     'peers',
     ['x', {}, Array.from({ length: 257 }, () => ({ host: '127.0.0.1', port: 1, engineId: 'a' }))],
@@ -205,67 +182,6 @@ describe('names from other systems', () => {
     const { message, details } = refusal(input)
     expect(details.field).toBe(path)
     expect(message).toContain(`ours: ${own}`)
-  })
-})
-
-describe('rules between keys', () => {
-  it('binds a non-loopback address only when insecure is said', () => {
-    const { details } = refusal(withValue('sideChannel.host', '10.0.0.1'))
-    expect(details.remedy).toContain('insecure: true')
-    const config = parseConfig(withValue('sideChannel', { host: '10.0.0.1', insecure: true }))
-    expect(config.sideChannel.host).toBe('10.0.0.1')
-  })
-
-  it('wants an address that peers can call, whatever is insecure', () => {
-    for (const host of ['0.0.0.0', '::', '0:0:0:0:0:0:0:0']) {
-      const { details } = refusal(withValue('sideChannel', { host, insecure: true }))
-      expect(details.remedy).toContain('under which peers reach this engine')
-    }
-  })
-
-  it('refuses TLS instead of ignoring it', () => {
-    const tls = { ca: 'ca.pem', cert: 'c.pem', key: 'k.pem' }
-    for (const sideChannel of [{ tls }, { tls, host: '10.0.0.1' }, { tls, insecure: true }]) {
-      const { message } = refusal(withValue('sideChannel', sideChannel))
-      expect(message).toContain("mutual TLS isn't available in this version")
-    }
-  })
-
-  it('wants peers to be others, each once', () => {
-    const peer = (engineId: string) => ({ host: '127.0.0.1', port: 1, engineId })
-    const input = { connector: 'pull', engineId: 'p0', peers: [peer('d0'), peer('d0'), peer('p0')] }
-    const { message } = refusal(input)
-    expect(message).toContain('peers[1].engineId')
-    expect(message).toContain('peers[2].engineId')
-    expect(message).not.toContain('peers[0]')
-  })
-
-  it('reports everything at once, also across fields', () => {
-    const { message } = refusal({
-      rolle: 'producer',
-      path: 'slabs',
-      sideChannel: { host: '10.0.0.1', port: 'x' },
-      nixl: { backends: 1 },
-      peers: [{ host: '127.0.0.1', port: 1, engineId: 'd0' }, { engineId: 'd0' }],
-    })
-    for (const field of [
-      'connector',
-      'rolle',
-      'path',
-      'sideChannel.port',
-      'nixl.backends',
-      'peers[1].host',
-    ]) {
-      expect(message).toContain(`${field} is `)
-    }
-  })
-
-  it('bounds the list of problems', () => {
-    const keys = Array.from({ length: 500 }, (_, index) => [`unknown-key-${index}`, 1])
-    const { message } = refusal(Object.fromEntries([['connector', 'pull'], ...keys]))
-    expect(message).toContain('500 problems')
-    expect(message).toContain('and 480 more')
-    expect(message.length).toBeLessThan(10_000)
   })
 })
 

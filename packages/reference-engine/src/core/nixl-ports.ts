@@ -4,16 +4,24 @@
  * its typed error, never another agent.
  */
 import { asEngineId, asIncarnation } from '@kvferry/connector-api'
-import type { Logger } from '@kvferry/connector-api'
+import type { Logger, SideChannelConfig } from '@kvferry/connector-api'
 import {
   createMetrics,
   createSideChannel,
   createSystemClock,
   createSystemRandom,
+  isLoopbackHost,
 } from '@kvferry/runtime'
 import type { CoreConfig } from './core-messages.ts'
 import type { CorePorts } from './core-ports.ts'
 import { loadFactory } from './load-factory.ts'
+
+/**
+ * UCX stays on loopback, the native package's default, while the side channel does. Beyond it UCX chooses
+ * among all devices, unless UCX_NET_DEVICES is set already.
+ */
+const networkOf = ({ host }: SideChannelConfig): Readonly<Record<string, string>> =>
+  isLoopbackHost(host) ? {} : { UCX_NET_DEVICES: 'all' }
 
 /**
  * @throws ConnectorError ERR_NIXL_UNAVAILABLE (addon not built, library not found), ERR_NIXL,
@@ -41,6 +49,7 @@ export async function createNixlPorts(config: CoreConfig, logger: Logger): Promi
     name: `${config.engineId}:${config.incarnation}`,
     libraryPath: kvferry.nixl.libraryPath,
     backends: [...kvferry.nixl.backends],
+    env: networkOf(kvferry.sideChannel),
   })
   try {
     const identity = {

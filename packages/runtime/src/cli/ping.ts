@@ -1,14 +1,29 @@
 /**
  * `kvferry ping HOST:PORT`: becomes a peer of a running engine for one hello, to see who answers, whether it
- * lets us in, and how long that takes. Under a name of its own, never an engine's: a second one with
- * the name of a connected peer would end that peer's association.
+ * lets us in, and how long that takes. Under a name of its own, never a running engine's: a second one with
+ * the name of a connected peer would end that peer's association. With certificates the name is theirs.
  */
-import { asEngineId, asIncarnation, ConnectorError, WIRE_VERSION } from '@kvferry/connector-api'
+import {
+  asEngineId,
+  asIncarnation,
+  ConnectorError,
+  silentLogger,
+  WIRE_VERSION,
+  type AnyConnectorError,
+  type Clock,
+  type EngineId,
+  type PeerIdentity,
+  type TlsFiles,
+} from '@kvferry/connector-api'
 import { isLoopbackHost } from '../loopback.ts'
 import { dial } from '../side-channel/dial.ts'
 import { encodeFrame } from '../side-channel/frame.ts'
+import { TlsTransport } from '../side-channel/tls-transport.ts'
+import { plainTransport, type Transport } from '../side-channel/transport.ts'
 import { createSystemClock } from '../system-clock.ts'
 import { createSystemRandom } from '../system-random.ts'
+import { CredentialStore } from '../tls/credential-store.ts'
+import { loadCredentials } from '../tls/credentials.ts'
 import {
   exitCodes,
   report,
@@ -22,6 +37,9 @@ export interface PingOptions extends JsonOption {
   readonly engineId?: string
   readonly timeout: number
   readonly insecure?: boolean
+  readonly ca?: string
+  readonly cert?: string
+  readonly key?: string
 }
 
 interface Address {
@@ -47,20 +65,65 @@ export function parseAddress(text: string): Address {
   return { host, port }
 }
 
-async function sayHello({ host, port }: Address, options: PingOptions): Promise<Answer> {
+/** @throws UsageError for one or two of the three files. */
+function tlsFiles({ ca, cert, key }: PingOptions): TlsFiles | null {
+  if (ca !== undefined && cert !== undefined && key !== undefined) return { ca, cert, key }
+  if (ca === undefined && cert === undefined && key === undefined) return null
+  throw new UsageError('--ca, --cert and --key go together: name all three files')
+}
+
+/** @throws ConnectorError ERR_KV_CONFIG for files that can't be used. */
+async function openTransport(
+  files: TlsFiles | null,
+  ownName: string,
+  clock: Clock,
+): Promise<{ readonly transport: Transport; readonly engineId: EngineId }> {
+  if (files === null) return { transport: plainTransport, engineId: asEngineId(ownName) }
+  const { engineId } = await loadCredentials(files, null)
+  const store = await CredentialStore.open({ files, engineId, clock, logger: silentLogger })
+  return { transport: new TlsTransport(store, engineId), engineId }
+}
+
+async function sayHello(
+  address: Address,
+  files: TlsFiles | null,
+  options: PingOptions,
+): Promise<Answer> {
   const clock = createSystemClock()
   const id = Buffer.from(createSystemRandom().bytes(8)).toString('hex')
-  const identity = { engineId: asEngineId(`kvferry-ping-${id}`), incarnation: asIncarnation(id) }
+  const { transport, engineId } = await openTransport(files, `kvferry-ping-${id}`, clock)
+  try {
+    const identity = { engineId, incarnation: asIncarnation(id) }
+    return await exchange(address, { identity, transport, clock, options })
+  } finally {
+    transport.close()
+  }
+}
+
+interface Exchange {
+  readonly identity: PeerIdentity
+  readonly transport: Transport
+  readonly clock: Clock
+  readonly options: PingOptions
+}
+
+async function exchange(
+  { host, port }: Address,
+  { identity, transport, clock, options }: Exchange,
+): Promise<Answer> {
+  // "localhost" may lead anywhere; with certificates it doesn't matter where.
+  const isLoopbackOnly = transport.kind === 'plain' && options.insecure !== true
   const startedAt = clock.now()
   let connectedAt = startedAt
   const { answer, connection } = await dial({
     host,
     port,
     engineId: options.engineId === undefined ? null : asEngineId(options.engineId),
-    policy: { identity, peers: null, isLoopbackOnly: options.insecure !== true },
+    policy: { identity, peers: null, isLoopbackOnly },
+    transport,
     clock,
     timeoutMs: options.timeout,
-    onConnection() {
+    onConnected() {
       connectedAt = clock.now()
     },
     onOpen: (connection, { engineId, incarnation }) => {
@@ -74,20 +137,32 @@ async function sayHello({ host, port }: Address, options: PingOptions): Promise<
   return answer
 }
 
+/** What to try next, for the mistakes that are made most. */
+function hintFor(error: AnyConnectorError, isPlain: boolean): string {
+  if (error.code !== 'ERR_KV_PEER_INCOMPATIBLE') return ''
+  if (error.details.remote.includes('HTTP')) {
+    return '; ping the side channel, not the HTTP port: an engine tells it at /kvferry/v1/peer'
+  }
+  const { field, remote } = error.details
+  const isTlsThere = field === 'sideChannel.tls' ? remote === 'plain TCP' : remote.includes('TLS')
+  return isTlsThere && isPlain ? '; name --ca, --cert and --key' : ''
+}
+
 export async function ping(
   target: string,
   options: PingOptions,
   streams: CliStreams,
 ): Promise<ExitCode> {
   const address = parseAddress(target)
-  if (options.insecure !== true && !isLoopbackHost(address.host)) {
+  const files = tlsFiles(options)
+  if (files === null && options.insecure !== true && !isLoopbackHost(address.host)) {
     throw new UsageError(
-      `${address.host} is on another machine: add --insecure to talk to it without certificates`,
+      `${address.host} is on another machine: name --ca, --cert and --key, or add --insecure to talk to it without certificates`,
     )
   }
   const schema = 'kvferry.ping/1'
   try {
-    const answer = await sayHello(address, options)
+    const answer = await sayHello(address, files, options)
     const text =
       `engine ${answer.engineId} (incarnation ${answer.incarnation}, wire version ${WIRE_VERSION}) ` +
       `at ${target}: connected in ${answer.connectMs.toFixed(2)} ms, ` +
@@ -100,7 +175,7 @@ export async function ping(
     const { code, message, details } = error
     const json = { schema, ...address, admitted: false, error: { code, message, details } }
     if (options.json !== undefined) await report(streams, options, { json, text: 'not admitted' })
-    streams.stderr(`kvferry ping: ${code}: ${message}\n`)
+    streams.stderr(`kvferry ping: ${code}: ${message}${hintFor(error, files === null)}\n`)
     return exitCodes.failed
   }
 }

@@ -9,8 +9,8 @@ import { showValue, type Problem } from './problem.ts'
 import type { ParsedPeers, ParsedSideChannel } from './schema.ts'
 
 const insecureRemedy =
-  'use a loopback host such as 127.0.0.1, or set sideChannel.insecure: true on a network where ' +
-  'everyone may read and write the memory of this process'
+  'set sideChannel.tls (kvferry certs makes certificates), use a loopback host such as 127.0.0.1, or set ' +
+  'sideChannel.insecure: true on a network where everyone may read and write the memory of this process'
 
 /** "Every address of this machine": fine for binding, but peers are told this address, and can't call it. */
 const wildcards = new BlockList()
@@ -22,21 +22,35 @@ const isWildcard = (host: string): boolean =>
 export function checkSideChannel(sideChannel: {
   readonly host: string
   readonly insecure: boolean
+  readonly tls: object | null
 }): Problem[] {
-  const { host, insecure } = sideChannel
+  const { host, insecure, tls } = sideChannel
+  const problems: Problem[] = []
+  if (insecure && tls !== null) {
+    const remedy = 'leave it out: with sideChannel.tls every connection is authenticated'
+    problems.push({ field: 'sideChannel.insecure', value: 'true', remedy })
+  }
   if (isWildcard(host)) {
     const remedy = 'use the one address under which peers reach this engine, for example 127.0.0.1'
-    return [{ field: 'sideChannel.host', value: showValue(host), remedy }]
+    problems.push({ field: 'sideChannel.host', value: showValue(host), remedy })
+  } else if (!insecure && tls === null && !isLoopbackHost(host)) {
+    problems.push({ field: 'sideChannel.host', value: showValue(host), remedy: insecureRemedy })
   }
-  if (insecure || isLoopbackHost(host)) return []
-  return [{ field: 'sideChannel.host', value: showValue(sideChannel.host), remedy: insecureRemedy }]
+  return problems
+}
+
+/** Beyond this machine nobody is let in who isn't listed, so without a list nobody could be. */
+export function checkPeersListed(peers: ParsedPeers, { host }: ParsedSideChannel): Problem[] {
+  if (peers !== null || isLoopbackHost(host)) return []
+  const remedy = `list the engines that may connect: sideChannel.host ${host} is beyond loopback`
+  return [{ field: 'peers', value: showValue(peers), remedy }]
 }
 
 export function checkPeerHosts(
   peers: NonNullable<ParsedPeers>,
   sideChannel: ParsedSideChannel,
 ): Problem[] {
-  if (sideChannel.insecure) return []
+  if (sideChannel.insecure || sideChannel.tls !== null) return []
   return peers.flatMap(({ host }, index) =>
     isLoopbackHost(host)
       ? []

@@ -2,38 +2,21 @@
  * Reads a configuration file: YAML 1.2, of which JSON is a subset, so the extension doesn't matter.
  * The file's size and the document's aliases are bounded before anything is built from them.
  */
-import { open } from 'node:fs/promises'
 import { LineCounter, parseDocument } from 'yaml'
 import { ConnectorError, type KvferryConfig } from '@kvferry/connector-api'
+import { readBoundedFile } from '../bounded-file.ts'
 import { configLimits } from './limits.ts'
 import { parseConfig } from './parse-config.ts'
 import { configError, showValue } from './problem.ts'
 
 async function readBounded(path: string): Promise<string> {
-  const file = await open(path, 'r')
-  try {
-    const { size } = await file.stat()
-    // One byte more than allowed is asked for, so that a file that grows, or a pipe, is noticed too.
-    const buffer = Buffer.alloc(configLimits.fileSizeBytesMax + 1)
-    let length = 0
-    while (length < buffer.length) {
-      const { bytesRead } = await file.read(buffer, length, buffer.length - length, null)
-      if (bytesRead === 0) break
-      length += bytesRead
-    }
-    if (length > configLimits.fileSizeBytesMax) {
-      throw configError([
-        {
-          field: 'file',
-          value: showValue(path),
-          remedy: `use a file of at most ${configLimits.fileSizeBytesMax} bytes, this one has ${Math.max(size, length)}`,
-        },
-      ])
-    }
-    return new TextDecoder('utf-8', { fatal: true }).decode(buffer.subarray(0, length))
-  } finally {
-    await file.close()
+  const max = configLimits.fileSizeBytesMax
+  const read = await readBoundedFile(path, max)
+  if (read.kind === 'too-large') {
+    const remedy = `use a file of at most ${max} bytes, this one has ${read.sizeBytes}`
+    throw configError([{ field: 'file', value: showValue(path), remedy }])
   }
+  return new TextDecoder('utf-8', { fatal: true }).decode(read.bytes)
 }
 
 async function readText(path: string): Promise<string> {

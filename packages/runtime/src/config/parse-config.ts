@@ -6,7 +6,12 @@
 import type { z } from 'zod'
 import { asEngineId, assert, type KvferryConfig } from '@kvferry/connector-api'
 import { createSystemRandom } from '../system-random.ts'
-import { checkPeerHosts, checkPeerNames, checkSideChannel } from './cross-field.ts'
+import {
+  checkPeerHosts,
+  checkPeerNames,
+  checkPeersListed,
+  checkSideChannel,
+} from './cross-field.ts'
 import { ownNameOfKey } from './foreign-names.ts'
 import { nearestKey } from './nearest-key.ts'
 import { configError, fieldName, showValue, type Problem } from './problem.ts'
@@ -54,6 +59,7 @@ function crossFieldProblems(input: unknown): Problem[] {
   const list = peers.safeParse(valueAt(input, ['peers']))
   const engineId = valueAt(input, ['engineId'])
   const problems = channel.success ? checkSideChannel(channel.data) : []
+  if (list.success && channel.success) problems.push(...checkPeersListed(list.data, channel.data))
   if (!list.success || list.data === null) return problems
   if (channel.success) problems.push(...checkPeerHosts(list.data, channel.data))
   const ownEngineId = typeof engineId === 'string' ? engineId : undefined

@@ -86,17 +86,13 @@ const tls = z.strictObject(
   },
   { error: 'use { ca, cert, key } with paths of PEM files, or leave it out' },
 )
-// Accepted nowhere yet: a certificate that is ignored would be worse than none.
-const noTls = tls.refine(() => false, {
-  error: "leave it out and keep host on loopback: mutual TLS isn't available in this version",
-})
 
 const sideChannelSchema = z.strictObject(
   {
     host: host.default('127.0.0.1'),
     port: listenPort.default(0),
     insecure: z.boolean({ error: 'use true or false' }).default(false),
-    tls: noTls.nullable().default(null),
+    tls: tls.nullable().default(null),
   },
   { error: 'use an object with host, port, insecure, tls' },
 )

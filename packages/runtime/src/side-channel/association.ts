@@ -17,8 +17,9 @@ import {
   type SideChannelHandler,
   type Timer,
 } from '@kvferry/connector-api'
-import { peerUnavailable, type Connection } from './connection.ts'
+import type { Connection } from './connection.ts'
 import { encodeFrame, invalidFrame, isKind, type Frame } from './frame.ts'
+import { peerUnavailable } from './peer-errors.ts'
 import { runHandler } from './run-handler.ts'
 import { decodeRefusal, encodeRefusal, farewell } from './refusal.ts'
 

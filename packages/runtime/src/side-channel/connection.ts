@@ -1,5 +1,5 @@
 /**
- * One TCP connection that carries frames: bytes in → frames out, frames in → bounded writes. Knows no
+ * One connection, plain or under TLS, that carries frames: bytes in → frames out, frames in → bounded writes. Knows no
  * protocol. Its listener changes once, from the hello exchange to the association.
  *
  * It ends in one of three ways: `leave` (last words, then wait for the peer to hang up, with a deadline),
@@ -112,23 +112,3 @@ export class Connection {
     }
   }
 }
-
-export function peerUnavailable(
-  peer: string,
-  why: string,
-  cause?: unknown,
-): ConnectorError<'ERR_KV_PEER_UNAVAILABLE'> {
-  const options = cause === undefined || cause === null ? {} : { cause }
-  const { code } = (cause ?? {}) as NodeJS.ErrnoException
-  // The system's own word (ECONNREFUSED, ETIMEDOUT) is what an operator looks for.
-  const reason = code === undefined || ConnectorError.isInstance(cause) ? why : `${why} (${code})`
-  return new ConnectorError(
-    'ERR_KV_PEER_UNAVAILABLE',
-    `engine ${peer}: ${reason}`,
-    { peer },
-    options,
-  )
-}
-
-export const closedError = (): ConnectorError<'ERR_KV_CLOSED'> =>
-  new ConnectorError('ERR_KV_CLOSED', 'the side channel is closed', { what: 'side channel' })

@@ -1,20 +1,23 @@
 /**
- * Calls a peer: TCP connection, then the hello exchange, within one deadline. Used by the side channel
- * and by `kvferry ping`. Resolves from inside the event of the peer's hello (see hello-exchange.ts), so
- * the caller builds what listens on the connection in `onOpen`, not after the promise.
+ * Calls a peer: TCP connection, TLS where the channel has certificates, then the hello exchange, within one
+ * deadline. Used by the side channel and by `kvferry ping`. Resolves from inside the event of the peer's
+ * hello (see hello-exchange.ts), so the caller builds what listens on the connection in `onOpen`, not
+ * after the promise.
  */
-import { connect } from 'node:net'
-import {
-  ConnectorError,
-  type AnyConnectorError,
-  type Clock,
-  type EngineId,
-  type PeerIdentity,
-} from '@kvferry/connector-api'
+import { connect, type Socket } from 'node:net'
+import type { AnyConnectorError, Clock, EngineId, PeerIdentity } from '@kvferry/connector-api'
 import { isLoopbackHost } from '../loopback.ts'
-import { closedError, Connection, peerUnavailable } from './connection.ts'
+import type { Connection } from './connection.ts'
+import { establishPeer, type RefusalPlace } from './establish-peer.ts'
 import type { AdmissionPolicy } from './hello.ts'
-import { exchangeHellos } from './hello-exchange.ts'
+import {
+  closedError,
+  incompatible,
+  noAnswer,
+  peerUnavailable,
+  unauthorised,
+} from './peer-errors.ts'
+import type { Transport } from './transport.ts'
 
 export interface DialOptions<T> {
   readonly host: string
@@ -22,15 +25,16 @@ export interface DialOptions<T> {
   /** Null = whoever answers there. */
   readonly engineId: EngineId | null
   readonly policy: AdmissionPolicy
+  readonly transport: Transport
   readonly clock: Clock
   readonly timeoutMs: number
   /** Aborted when the side channel closes. */
   readonly signal?: AbortSignal
-  /** TCP is up; the connection will end by itself or be handed to `onOpen`. */
-  onConnection?(connection: Connection): void
+  /** TCP is up; the socket ends by itself, or with what is handed to `onOpen`. */
+  onConnected?(socket: Socket): void
   onOpen(connection: Connection, peer: PeerIdentity): T
   /** Our side refused the one that answered. */
-  onRefused?(error: AnyConnectorError): void
+  onRefused?(place: RefusalPlace): void
 }
 
 /**
@@ -57,40 +61,40 @@ export function dial<T>(options: DialOptions<T>): Promise<T> {
     const onAbort = (): void => give(closedError())
     const onConnectError = (error: Error): void =>
       give(peerUnavailable(peerName, 'connection failed', error))
-    const connectTimer = clock.after(timeoutMs, () => {
-      const what = `connection to engine ${peerName}`
-      const message = `no ${what} within ${timeoutMs} ms`
-      give(new ConnectorError('ERR_KV_DEADLINE', message, { what, deadlineMs: timeoutMs }))
-    })
+    const connectTimer = clock.after(timeoutMs, () =>
+      give(noAnswer(`connection to engine ${peerName}`, timeoutMs)),
+    )
 
     signal?.addEventListener('abort', onAbort)
     socket.on('error', onConnectError)
     socket.once('connect', () => {
       connectTimer.stop()
-      const connection = new Connection(socket, clock)
-      socket.off('error', onConnectError)
-      options.onConnection?.(connection)
-      if (policy.isLoopbackOnly && !isLoopbackHost(connection.remoteHost)) {
+      options.onConnected?.(socket)
+      const remoteHost = socket.remoteAddress ?? ''
+      if (policy.isLoopbackOnly && !isLoopbackHost(remoteHost)) {
         // "localhost" went through a resolver, which may say anything.
-        const reason = `${host} leads to ${connection.remoteHost}, which is not on this machine`
-        return give(new ConnectorError('ERR_KV_UNAUTHORISED', reason, { reason }))
+        return give(unauthorised(`${host} leads to ${remoteHost}, which is not on this machine`))
       }
-      exchangeHellos({
-        connection,
+      establishPeer({
+        socket,
+        transport: options.transport,
         policy,
         peerName,
         side: { kind: 'caller', expected: options.engineId },
         clock,
         timeoutMs: Math.max(0, timeoutMs - (clock.now() - startedAt)),
-        onOpen(peer) {
+        onOpen(connection, peer) {
           signal?.removeEventListener('abort', onAbort)
           resolve(options.onOpen(connection, peer))
         },
-        onFailed(error, isOurs) {
-          if (isOurs) options.onRefused?.(error)
+        onFailed({ error, refusedAt }) {
+          if (refusedAt !== null) options.onRefused?.(refusedAt)
           fail(explain(error, peerName))
         },
       })
+      // From here on what ends the socket is the connection's, or TLS's, to report.
+      socket.off('error', onConnectError)
+      socket.on('error', () => {})
     })
   })
 }
@@ -98,15 +102,10 @@ export function dial<T>(options: DialOptions<T>): Promise<T> {
 /** What answered doesn't speak our protocol: for the caller that is a wrong peer, not a bad message. */
 function explain(error: AnyConnectorError, peerName: string): AnyConnectorError {
   if (error.code !== 'ERR_KV_MESSAGE_INVALID') return error
-  return new ConnectorError(
-    'ERR_KV_PEER_INCOMPATIBLE',
+  const { reason } = error.details
+  return incompatible(
+    { peer: peerName, field: 'protocol', local: 'kvferry side channel', remote: reason },
     `what answers as engine ${peerName} doesn't speak this protocol: ${error.message}`,
-    {
-      peer: peerName,
-      field: 'protocol',
-      local: 'kvferry side channel',
-      remote: error.details.reason,
-    },
-    { cause: error },
+    error,
   )
 }

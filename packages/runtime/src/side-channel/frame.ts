@@ -39,10 +39,28 @@ export const invalidFrame = (reason: string): ConnectorError<'ERR_KV_MESSAGE_INV
     reason,
   })
 
+/** What speaks when the first four bytes are no length of ours, for the person who mistook the port. */
+function foreignProtocol(lengthBytes: number): string | null {
+  const bytes = Uint8Array.of(
+    lengthBytes >>> 24,
+    lengthBytes >>> 16,
+    lengthBytes >>> 8,
+    lengthBytes,
+  )
+  const text = String.fromCharCode(...bytes)
+  if (text === 'HTTP') return 'an HTTP server, where a side channel was expected'
+  if (/^(GET |POST|HEAD|PUT |PRI )/.test(text)) return 'an HTTP client'
+  if ((bytes[0] === 0x15 || bytes[0] === 0x16) && bytes[1] === 3)
+    return 'TLS, where plain TCP was expected'
+  return null
+}
+
 /** @throws ConnectorError ERR_KV_MESSAGE_INVALID unless a frame of that many bytes may follow. */
 export function checkFrameLength(lengthBytes: number): void {
   if (lengthBytes === 0) throw invalidFrame('empty')
   if (lengthBytes > limits.frameSizeBytesMax) {
+    const foreign = foreignProtocol(lengthBytes)
+    if (foreign !== null) throw invalidFrame(`this is ${foreign}`)
     throw invalidFrame(`${lengthBytes} bytes announced, at most ${limits.frameSizeBytesMax}`)
   }
 }

@@ -11,19 +11,24 @@ import {
   type EngineId,
   type PeerIdentity,
 } from '@kvferry/connector-api'
-import { peerUnavailable, type Connection } from './connection.ts'
+import type { Connection } from './connection.ts'
 import { encodeFrame, invalidFrame, type Frame } from './frame.ts'
 import { encodeHello, judgeHello, type AdmissionPolicy } from './hello.ts'
+import { noAnswer, peerUnavailable } from './peer-errors.ts'
 import { decodeRefusal, farewell } from './refusal.ts'
+
+export type HelloSide =
+  { readonly kind: 'caller'; readonly expected: EngineId | null } | { readonly kind: 'called' }
 
 export interface HelloExchange {
   readonly connection: Connection
+  /** Whom the peer's certificate names; null without certificates. */
+  readonly certified: EngineId | null
   readonly policy: AdmissionPolicy
   /** Name of the peer in errors. */
   readonly peerName: string
   /** `caller` speaks first, and may expect a certain engine. */
-  readonly side:
-    { readonly kind: 'caller'; readonly expected: EngineId | null } | { readonly kind: 'called' }
+  readonly side: HelloSide
   readonly clock: Clock
   readonly timeoutMs: number
   onOpen(peer: PeerIdentity): void
@@ -32,7 +37,7 @@ export interface HelloExchange {
 }
 
 export function exchangeHellos(exchange: HelloExchange): void {
-  const { connection, policy, peerName, side, clock, timeoutMs } = exchange
+  const { connection, certified, policy, peerName, side, clock, timeoutMs } = exchange
   const ownHello = encodeFrame('hello', { body: encodeHello(policy.identity) })
   let isSettled = false
 
@@ -47,7 +52,8 @@ export function exchangeHellos(exchange: HelloExchange): void {
 
   const onHello = (frame: Frame): void => {
     const expectedEngineId = side.kind === 'caller' ? side.expected : null
-    const context = { remoteHost: connection.remoteHost, expectedEngineId }
+    const { remoteHost } = connection
+    const context = { remoteHost, expectedEngineId, certifiedEngineId: certified }
     const verdict = judgeHello(frame.body, policy, context)
     if (ConnectorError.isInstance(verdict)) return fail(verdict, true)
     isSettled = true
@@ -57,9 +63,7 @@ export function exchangeHellos(exchange: HelloExchange): void {
   }
 
   const timer = clock.after(timeoutMs, () => {
-    const what = `hello of engine ${peerName}`
-    const message = `no hello from engine ${peerName} within ${timeoutMs} ms`
-    fail(new ConnectorError('ERR_KV_DEADLINE', message, { what, deadlineMs: timeoutMs }), true)
+    fail(noAnswer(`hello of engine ${peerName}`, timeoutMs), true)
   })
 
   connection.setListener({

@@ -2,8 +2,8 @@
  * Who is let in: the hello message and its judgement, and whom this engine may call. Pure. Called before an
  * association exists, by both sides; everything here is said by a peer that isn't trusted yet.
  *
- * Without certificates a name is only a claim: the peers list guards against mistakes, and the loopback rule
- * against strangers (architecture §8).
+ * With certificates the name comes from them, and the hello only repeats it. Without them a name is a claim:
+ * the peers list guards against mistakes, and the loopback rule against strangers (architecture §8).
  */
 import { encode } from '@msgpack/msgpack'
 import {
@@ -21,6 +21,7 @@ import {
 import { isLoopbackHost } from '../loopback.ts'
 import { decodeBody } from './decode-body.ts'
 import { sideChannelLimits } from './limits.ts'
+import { incompatible, unauthorised } from './peer-errors.ts'
 
 export interface AdmissionPolicy {
   readonly identity: PeerIdentity
@@ -34,6 +35,8 @@ export interface HelloContext {
   readonly remoteHost: string
   /** The engine that was called, or null when it called us. */
   readonly expectedEngineId: EngineId | null
+  /** Whom its certificate names, or null without certificates. The hello must say the same. */
+  readonly certifiedEngineId: EngineId | null
 }
 
 export const encodeHello = ({ engineId, incarnation }: PeerIdentity): Uint8Array =>
@@ -45,20 +48,6 @@ function invalidHello(reason: string): AnyConnectorError {
     where,
     reason,
   })
-}
-
-function incompatible(
-  peer: string,
-  field: string,
-  local: string,
-  remote: string,
-  message: string,
-): AnyConnectorError {
-  return new ConnectorError('ERR_KV_PEER_INCOMPATIBLE', message, { peer, field, local, remote })
-}
-
-function unauthorised(reason: string): AnyConnectorError {
-  return new ConnectorError('ERR_KV_UNAUTHORISED', reason, { reason })
 }
 
 const controlCharacter = /[\u0000-\u001f\u007f]/
@@ -81,17 +70,21 @@ function parseHello(body: Uint8Array): PeerIdentity | AnyConnectorError {
   if (wireVersion !== WIRE_VERSION) {
     const [local, remote] = [String(WIRE_VERSION), String(wireVersion)]
     const message = `wire version ${remote} is spoken there, ${local} here; install the same version on both sides`
-    return incompatible(
-      isId(engineId) ? engineId : 'unknown',
-      'wireVersion',
-      local,
-      remote,
-      message,
-    )
+    const peer = isId(engineId) ? engineId : 'unknown'
+    return incompatible({ peer, field: 'wireVersion', local, remote }, message)
   }
   if (!isId(engineId)) return invalidHello('no valid engine id')
   if (!isId(incarnation)) return invalidHello('no valid incarnation')
   return { engineId: asEngineId(engineId), incarnation: asIncarnation(incarnation) }
+}
+
+function differentName(
+  peer: string,
+  local: string,
+  remote: string,
+  message: string,
+): AnyConnectorError {
+  return incompatible({ peer, field: 'engineId', local, remote }, message)
 }
 
 function refusePeer(
@@ -100,14 +93,18 @@ function refusePeer(
   context: HelloContext,
 ): AnyConnectorError | null {
   const own = policy.identity.engineId
-  const { expectedEngineId, remoteHost } = context
+  const { certifiedEngineId, expectedEngineId, remoteHost } = context
+  if (certifiedEngineId !== null && engineId !== certifiedEngineId) {
+    const message = `engine "${own}" refuses a hello of engine "${engineId}" under the certificate of engine "${certifiedEngineId}"`
+    return unauthorised(message)
+  }
   if (expectedEngineId !== null && engineId !== expectedEngineId) {
     const message = `engine "${engineId}" answered where "${expectedEngineId}" was expected`
-    return incompatible(expectedEngineId, 'engineId', expectedEngineId, engineId, message)
+    return differentName(expectedEngineId, expectedEngineId, engineId, message)
   }
   if (engineId === own) {
     const message = `engine id "${engineId}" is on both sides: give each engine its own engineId`
-    return incompatible(engineId, 'engineId', own, engineId, message)
+    return differentName(engineId, own, engineId, message)
   }
   if (policy.isLoopbackOnly && !isLoopbackHost(remoteHost)) {
     return unauthorised(
@@ -151,7 +148,7 @@ export function refuseAddress(
   const { engineId, host, port } = address
   const own = policy.identity.engineId
   if (engineId === own) {
-    return incompatible(engineId, 'engineId', own, engineId, `engine "${own}" won't call itself`)
+    return differentName(engineId, own, engineId, `engine "${own}" won't call itself`)
   }
   if (policy.isLoopbackOnly && !isLoopbackHost(host)) {
     return unauthorised(

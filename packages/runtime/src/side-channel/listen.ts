@@ -24,10 +24,6 @@ const hostProblem = (value: string, remedy: string): Problem => ({
 function checkConfig(config: SideChannelConfig): void {
   const [problem] = checkSideChannel(config)
   if (problem !== undefined) throw configError([problem])
-  if (config.tls === null) return
-  const remedy =
-    "leave it out and keep host on loopback: mutual TLS isn't available in this version"
-  throw configError([{ field: 'sideChannel.tls', value: showValue(config.tls), remedy }])
 }
 
 function listenError(config: SideChannelConfig, error: NodeJS.ErrnoException): Error {
@@ -55,7 +51,7 @@ export async function listen(config: SideChannelConfig): Promise<Listening> {
     server.listen({ host: config.host, port: config.port }, resolve)
   })
   const bound = server.address() as AddressInfo
-  if (!config.insecure && !isLoopbackHost(bound.address)) {
+  if (!config.insecure && config.tls === null && !isLoopbackHost(bound.address)) {
     server.close()
     throw configError([hostProblem(config.host, `it leads to ${bound.address}; use 127.0.0.1`)])
   }

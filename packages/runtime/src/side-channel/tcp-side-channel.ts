@@ -1,5 +1,5 @@
 /**
- * The SideChannel port over TCP: one listener, associations in both directions, one handler table. Calls
+ * The SideChannel port over TCP, under mutual TLS where configured: one listener, associations in both directions, one handler table. Calls
  * to a peer are shared, what ends is reported once, and everything open is bounded and closed at the end.
  * Runs on the JS thread of the worker half that owns it.
  */
@@ -21,14 +21,18 @@ import {
   type SideChannelHandler,
 } from '@kvferry/connector-api'
 import { TcpAssociation } from './association.ts'
-import { closedError, Connection } from './connection.ts'
+import { CredentialStore } from '../tls/credential-store.ts'
+import { Connection } from './connection.ts'
 import { dial } from './dial.ts'
+import { establishPeer } from './establish-peer.ts'
 import { isKind } from './frame.ts'
 import { refuseAddress, type AdmissionPolicy } from './hello.ts'
-import { exchangeHellos } from './hello-exchange.ts'
 import { sideChannelLimits } from './limits.ts'
 import { listen, type Listening } from './listen.ts'
+import { closedError } from './peer-errors.ts'
 import { farewell } from './refusal.ts'
+import { TlsTransport } from './tls-transport.ts'
+import { plainTransport, type Transport } from './transport.ts'
 import { withTimeout } from './with-timeout.ts'
 
 export interface SideChannelOptions {
@@ -57,6 +61,7 @@ class TcpSideChannel implements SideChannel {
   readonly identity: PeerIdentity
   readonly #options: SideChannelOptions
   readonly #server: Listening['server']
+  readonly #transport: Transport
   readonly #policy: AdmissionPolicy
   readonly #handlers = new Map<string, SideChannelHandler>()
   readonly #endListeners: ((association: Association) => void)[] = []
@@ -65,15 +70,17 @@ class TcpSideChannel implements SideChannel {
   /** Those that we called, by whom and where. */
   readonly #called = new Map<string, TcpAssociation>()
   readonly #dialling = new Map<string, Dialling>()
-  readonly #handshaking = new Set<Connection>()
-  /** Everything that has a socket, to the socket's end. */
-  readonly #connections = new Set<Connection>()
+  /** Accepted, and not admitted yet. */
+  readonly #handshaking = new Set<Socket>()
+  /** Every TCP connection of ours, to its end, with the promise of that end. */
+  readonly #sockets = new Map<Socket, Promise<void>>()
   #closing: Promise<void> | null = null
 
-  constructor(options: SideChannelOptions, { server, address }: Listening) {
+  constructor(options: SideChannelOptions, { server, address }: Listening, transport: Transport) {
     const { identity, peers } = options
     this.#options = options
     this.#server = server
+    this.#transport = transport
     this.#policy = { identity, peers, isLoopbackOnly: peers === null }
     this.identity = identity
     this.address = address
@@ -128,16 +135,17 @@ class TcpSideChannel implements SideChannel {
     const promise = dial({
       ...address,
       policy: this.#policy,
+      transport: this.#transport,
       clock: this.#options.clock,
       timeoutMs: limits.handshakeTimeoutMs,
       signal: abort.signal,
-      onConnection: (connection) => this.#track(connection),
+      onConnected: (socket) => this.#track(socket),
       onOpen: (connection, peer) => {
         const association = this.#admit(connection, peer)
         this.#called.set(key, association)
         return association
       },
-      onRefused: () => this.#countRefused('side-channel-hello'),
+      onRefused: (place) => this.#countRefused(place),
     }).finally(() => this.#dialling.delete(key))
     // Whoever waited may have given up; the attempt's failure is then nobody's concern.
     promise.catch(() => {})
@@ -146,40 +154,51 @@ class TcpSideChannel implements SideChannel {
     return dialling
   }
 
-  #track(connection: Connection): void {
-    this.#connections.add(connection)
-    void connection.gone.then(() => this.#connections.delete(connection))
+  #track(socket: Socket): void {
+    const gone = new Promise<void>((resolve) => socket.once('close', () => resolve()))
+    this.#sockets.set(socket, gone)
+    void gone.then(() => this.#sockets.delete(socket))
   }
 
   #onConnection(socket: Socket): void {
     const { clock, logger } = this.#options
-    const connection = new Connection(socket, clock)
-    this.#track(connection)
+    const from = socket.remoteAddress ?? ''
+    this.#track(socket)
     const full = this.#fullError()
     if (full !== null) {
       this.#countRefused('side-channel-connection')
-      logger.warn('connection refused', { from: connection.remoteHost, reason: full.message })
-      return connection.leave(farewell(full))
+      logger.warn('connection refused', { from, reason: full.message })
+      return this.#turnAway(socket, full)
     }
-    this.#handshaking.add(connection)
-    exchangeHellos({
-      connection,
+    this.#handshaking.add(socket)
+    establishPeer({
+      socket,
+      transport: this.#transport,
       policy: this.#policy,
-      peerName: connection.remoteHost,
+      peerName: from,
       side: { kind: 'called' },
       clock,
       timeoutMs: sideChannelLimits.helloTimeoutMs,
-      onOpen: (peer) => {
-        this.#handshaking.delete(connection)
+      onOpen: (connection, peer) => {
+        this.#handshaking.delete(socket)
         this.#admit(connection, peer)
       },
-      onFailed: (error, isOurs) => {
-        this.#handshaking.delete(connection)
-        if (!isOurs) return
-        this.#countRefused('side-channel-hello')
-        logger.warn('peer refused', { from: connection.remoteHost, reason: error.message })
+      onFailed: ({ error, refusedAt }) => {
+        this.#handshaking.delete(socket)
+        if (refusedAt === null) return
+        this.#countRefused(refusedAt)
+        logger.warn('peer refused', { from, reason: error.message })
       },
     })
+  }
+
+  /** With a word, unless that would take a TLS handshake: a crowd must not cost more than its sockets. */
+  #turnAway(socket: Socket, error: AnyConnectorError): void {
+    if (this.#transport.kind === 'plain') {
+      return new Connection(socket, this.#options.clock).leave(farewell(error))
+    }
+    socket.on('error', () => {})
+    socket.destroy()
   }
 
   /** Why no more may come in now, or null. Strangers count too, or a crowd of them would get past. */
@@ -242,15 +261,31 @@ class TcpSideChannel implements SideChannel {
     const noMoreCalls = new Promise<void>((resolve) => this.#server.close(() => resolve()))
     for (const { abort } of this.#dialling.values()) abort.abort()
     for (const association of [...this.#open]) association.close()
-    for (const connection of this.#handshaking) connection.destroy()
-    await Promise.all([noMoreCalls, ...[...this.#connections].map(({ gone }) => gone)])
+    for (const socket of this.#handshaking) socket.destroy()
+    this.#transport.close()
+    await Promise.all([noMoreCalls, ...this.#sockets.values()])
   }
+}
+
+async function openTransport(options: SideChannelOptions): Promise<Transport> {
+  const { config, identity, clock, logger } = options
+  if (config.tls === null) return plainTransport
+  const { engineId } = identity
+  const store = await CredentialStore.open({ files: config.tls, engineId, clock, logger })
+  return new TlsTransport(store, engineId)
 }
 
 /**
  * A side channel that listens when the promise resolves.
- * @throws ConnectorError ERR_KV_CONFIG when the address can't or mustn't be bound.
+ * @throws ConnectorError ERR_KV_CONFIG when the address can't or mustn't be bound, or a certificate can't
+ *   be used.
  */
 export async function createSideChannel(options: SideChannelOptions): Promise<SideChannel> {
-  return new TcpSideChannel(options, await listen(options.config))
+  const transport = await openTransport(options)
+  try {
+    return new TcpSideChannel(options, await listen(options.config), transport)
+  } catch (error) {
+    transport.close()
+    throw error
+  }
 }

@@ -27,13 +27,15 @@ interface Case {
   readonly policy?: AdmissionPolicy
   readonly remoteHost?: string
   readonly expected?: string
+  readonly certified?: string
 }
 
-function judge({ hello, body, policy = anyLoopback, remoteHost = '127.0.0.1', expected }: Case) {
-  const expectedEngineId = expected === undefined ? null : asEngineId(expected)
+function judge({ hello, body, policy = anyLoopback, remoteHost = '127.0.0.1', ...names }: Case) {
+  const idOf = (name: string | undefined) => (name === undefined ? null : asEngineId(name))
   return judgeHello(body ?? encode({ ...fields, ...hello }), policy, {
     remoteHost,
-    expectedEngineId,
+    expectedEngineId: idOf(names.expected),
+    certifiedEngineId: idOf(names.certified),
   })
 }
 
@@ -48,13 +50,13 @@ describe('a hello', () => {
       'of another wire version',
       { hello: { wireVersion: 99 } },
       'ERR_KV_PEER_INCOMPATIBLE',
-      /99 .* 1 here/,
+      new RegExp(`99 .* ${WIRE_VERSION} here`),
     ],
     [
       'of another version and form',
-      { body: encode({ wireVersion: 7, x: 1 }) },
+      { body: encode({ wireVersion: WIRE_VERSION + 7, x: 1 }) },
       'ERR_KV_PEER_INCOMPATIBLE',
-      /7/,
+      new RegExp(`${WIRE_VERSION + 7} is spoken`),
     ],
     [
       'from another engine than expected',
@@ -75,6 +77,12 @@ describe('a hello', () => {
       { policy: listed, hello: { engineId: 'd9' } },
       'ERR_KV_UNAUTHORISED',
       /"d9"/,
+    ],
+    [
+      'with another name than its certificate',
+      { certified: 'd1' },
+      'ERR_KV_UNAUTHORISED',
+      /"p0" refuses .*"d0" .*certificate of engine "d1"/,
     ],
     ['without a version', { hello: { wireVersion: null } }, 'ERR_KV_MESSAGE_INVALID', /version/],
     ['without an engine id', { hello: { engineId: '' } }, 'ERR_KV_MESSAGE_INVALID', /engine id/],
@@ -115,6 +123,10 @@ describe('a hello', () => {
     const verdict = judge(given)
     expect(ConnectorError.isInstance(verdict)).toBe(true)
     expect(verdict).toMatchObject({ code, message: expect.stringMatching(message) as string })
+  })
+
+  it('with the name of its certificate is welcome', () => {
+    expect(judge({ certified: 'd0' })).toMatchObject({ engineId: 'd0' })
   })
 
   it('from a listed engine is welcome from any address', () => {
