@@ -27,8 +27,8 @@ export type ConsumerRequestEvent =
   | { readonly kind: 'finished' }
 
 export type ConsumerRequestEffect =
-  | { readonly kind: 'load'; readonly handoff: Handoff; readonly localBlockIds: BlockIds }
-  | { readonly kind: 'release'; readonly handoff: Handoff }
+  | { readonly kind: 'load'; readonly localBlockIds: BlockIds }
+  | { readonly kind: 'release' }
   | { readonly kind: 'abort' }
 
 export const consumerRequestTransitions = {
@@ -74,17 +74,16 @@ function stepOffered(
   state: Extract<ConsumerRequestState, { kind: 'offered' }>,
   event: ConsumerRequestEvent,
 ): ConsumerStep {
-  const { handoff } = state
   switch (event.kind) {
     case 'allocated-for-load':
       return {
         state: { kind: 'loading' },
-        effects: [{ kind: 'load', handoff, localBlockIds: event.blockIds }],
+        effects: [{ kind: 'load', localBlockIds: event.blockIds }],
       }
     case 'allocated':
-      return { ...settled, effects: [{ kind: 'release', handoff }] }
+      return { ...settled, effects: [{ kind: 'release' }] }
     case 'finished':
-      return { ...ended, effects: [{ kind: 'release', handoff }] }
+      return { ...ended, effects: [{ kind: 'release' }] }
     case 'received':
       return refuse(machine, state, event)
     default:

@@ -25,6 +25,12 @@ export interface Reader {
   readonly loadId: number
 }
 
+/** One life of a consumer. */
+export interface Consumer {
+  readonly engineId: EngineId
+  readonly incarnation: Incarnation
+}
+
 export type LeaseState =
   /** Being computed. `promisedUntil`: granted to a reader whose question came before the lease began. */
   | {
@@ -44,7 +50,10 @@ export type LeaseEvent =
   | { readonly kind: 'lease-start'; readonly remainingMs: number }
   /** The request ended without KV that anyone may read. */
   | { readonly kind: 'withdraw' }
+  /** A load asks for it. */
   | { readonly kind: 'renew'; readonly reader: Reader }
+  /** A consumer that was offered it, and has not read it, wants it kept. */
+  | { readonly kind: 'heartbeat'; readonly consumer: Consumer }
   | { readonly kind: 'read-done'; readonly reader: Reader }
   | { readonly kind: 'release'; readonly reader: Reader }
   | { readonly kind: 'timer' }
@@ -84,6 +93,10 @@ const isSame = (left: Reader, right: Reader): boolean =>
   left.engineId === right.engineId &&
   left.incarnation === right.incarnation &&
   left.loadId === right.loadId
+
+/** Whether nobody has claimed it, or a load of this life of this consumer. */
+const isOpenTo = (reader: Reader | null, { engineId, incarnation }: Consumer): boolean =>
+  reader === null || (reader.engineId === engineId && reader.incarnation === incarnation)
 
 const latest = (left: Instant, right: Instant | null): Instant =>
   right !== null && right > left ? right : left
@@ -140,6 +153,12 @@ function stepAnnounced(
         { ...state, reader: event.reader, promisedUntil: instantPlus(now, leaseDurationMs) },
         answer({ kind: 'granted', durationMs: leaseDurationMs }),
       )
+    case 'heartbeat': {
+      if (!isOpenTo(state.reader, event.consumer)) return stay(state, answer({ kind: 'claimed' }))
+      const promisedUntil = latest(instantPlus(now, leaseDurationMs), state.promisedUntil)
+      const granted = answer({ kind: 'granted', durationMs: leaseDurationMs })
+      return stay({ ...state, promisedUntil }, granted)
+    }
     case 'read-done':
       return stay({ kind: 'read-early', reader: event.reader })
     case 'release':
@@ -168,6 +187,8 @@ function stepEarly(
       const isDone = state.kind === 'read-early' && isSame(state.reader, event.reader)
       return stay(state, answer(isDone ? { kind: 'completed' } : unknown))
     }
+    case 'heartbeat':
+      return stay(state, answer(unknown))
     case 'read-done':
     case 'release':
       return stay(state, count('late'))
@@ -210,6 +231,13 @@ function stepLeased(
         answer({ kind: 'granted', durationMs: context.leaseDurationMs }),
       )
     }
+    case 'heartbeat': {
+      if (now >= state.deadline) return expire(state.reader, answer(unknown))
+      if (!isOpenTo(state.reader, event.consumer)) return stay(state, answer({ kind: 'claimed' }))
+      const { leaseDurationMs } = context
+      const deadline = latest(state.deadline, instantPlus(now, leaseDurationMs))
+      return stay({ ...state, deadline }, answer({ kind: 'granted', durationMs: leaseDurationMs }))
+    }
     case 'read-done':
       return becomeRead(event.reader, now, context)
     case 'release':
@@ -243,6 +271,8 @@ function stepRead(
       const isReader = isSame(state.reader, event.reader)
       return stay(state, answer(isReader ? { kind: 'completed' } : unknown))
     }
+    case 'heartbeat':
+      return stay(state, answer(unknown))
     case 'read-done':
     case 'release':
       return stay(state, count('late'))

@@ -11,6 +11,7 @@ import {
 } from '@kvferry/connector-api'
 import {
   stepLease,
+  type Consumer,
   type LeaseContext,
   type LeaseCount,
   type LeaseEffect,
@@ -106,6 +107,13 @@ export class LeaseTable {
     const record = this.#records.get(requestId)
     if (record === undefined) return { kind: 'unknown' }
     return this.#dispatch(record, { kind: 'renew', reader }) ?? { kind: 'unknown' }
+  }
+
+  /** Whether it is held for this consumer, for another `leaseDurationMs` from now. */
+  heartbeat(requestId: RequestId, consumer: Consumer): boolean {
+    const record = this.#records.get(requestId)
+    if (record === undefined) return false
+    return this.#dispatch(record, { kind: 'heartbeat', consumer })?.kind === 'granted'
   }
 
   /** News that a reader needs the blocks no more. */

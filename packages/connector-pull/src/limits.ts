@@ -15,6 +15,10 @@ export const pullLimits = {
   factSizeBytesMax: 1_024,
   /** Releases on their way to producers. Beyond it one is dropped: the lease's end frees the blocks. */
   releasesInFlightMax: 1_024,
+  /** Ids in one heartbeat. */
+  heartbeatIdCountMax: 256,
+  /** Bytes of the ids in one heartbeat: far below a frame, so that others are not held up. */
+  heartbeatSizeBytesMax: 32_768,
   /** Load samples kept between two `getStats`; beyond it the oldest are dropped and counted. */
   loadSampleCountMax: 8_192,
   /**
@@ -54,6 +58,11 @@ assert(
     pullLimits.tpSizeMax * pullLimits.signatureSizeBytes <=
     pullLimits.metadataSizeBytesMax,
   'a load may never fit into a step',
+)
+assert(
+  limits.idSizeBytesMax + 2 <= pullLimits.heartbeatSizeBytesMax &&
+    pullLimits.heartbeatSizeBytesMax < limits.frameSizeBytesMax,
+  'a heartbeat of one id may not fit',
 )
 assert(
   pullLimits.completedReadRetentionMs >= limits.sideChannelTimeoutMs,

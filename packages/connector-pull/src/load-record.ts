@@ -6,14 +6,23 @@ import {
   ConnectorError,
   limits,
   type AnyConnectorError,
+  type BlockIds,
   type LoadSample,
+  type RequestId,
   type TransferTimes,
 } from '@kvferry/connector-api'
 import type { PeerLink } from './connection-state.ts'
 import { limitExceeded, unsupported } from './failures.ts'
 import type { LoadState } from './load-state.ts'
-import type { LoadOrder } from './metadata.ts'
+import type { Handoff } from './metadata.ts'
 import type { PeerKey } from './peer-connections.ts'
+
+/** Blocks to fill from the end of the handoff's tokens. */
+export interface LoadOrder {
+  readonly requestId: RequestId
+  readonly handoff: Handoff
+  readonly localBlockIds: BlockIds
+}
 
 export interface LoadRecord {
   readonly order: LoadOrder

@@ -1,6 +1,6 @@
 /**
- * Bodies of the side channel's messages. Consumer → producer: `pull.handshake`, `pull.renew`,
- * `pull.release`, `pull.wired`; each is a request, since an answer is what tells the consumer that its
+ * Bodies of the side channel's messages. Consumer → producer: `pull.handshake`, `pull.heartbeat`,
+ * `pull.renew`, `pull.release`, `pull.wired`; each is a request, since an answer is what tells the consumer that its
  * word arrived. Who the peer is comes from the association, never from a body. The first byte of every
  * body is WIRE_VERSION; peers of different versions refuse each other by name.
  */
@@ -17,6 +17,7 @@ import { pullLimits } from './limits.ts'
 
 export const messageKinds = {
   handshake: 'pull.handshake',
+  heartbeat: 'pull.heartbeat',
   renew: 'pull.renew',
   release: 'pull.release',
   wired: 'pull.wired',
@@ -58,6 +59,15 @@ export type LeaseAnswer =
   | { readonly kind: 'completed' }
   | { readonly kind: 'unknown' }
   | { readonly kind: 'claimed' }
+
+/** Answer to a heartbeat, in the order of its ids. */
+export interface HeartbeatAnswer {
+  /** The producer's clock when it answered. */
+  readonly clockMs: number
+  /** What is held is held for so long from now. */
+  readonly durationMs: number
+  readonly isHeld: readonly boolean[]
+}
 
 const answerCodes = { granted: 1, completed: 2, unknown: 3, claimed: 4 } as const
 
@@ -171,6 +181,56 @@ function answerOf(code: number, reader: ByteReader): LeaseAnswer {
     default:
       return reader.fail(`answer ${code}`)
   }
+}
+
+/** Ids are the producer's. @throws RangeError for more than fit into one (heartbeat.ts cuts them). */
+export function encodeHeartbeat(ids: readonly RequestId[]): Uint8Array {
+  const writer = bodyWriter().u32(ids.length)
+  for (const id of ids) writer.string(id)
+  return writer.finish()
+}
+
+/** @throws ConnectorError ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE. */
+export function decodeHeartbeat(body: Uint8Array, peer: string): RequestId[] {
+  const reader = bodyReader(body, messageKinds.heartbeat, peer)
+  const count = reader.count(pullLimits.heartbeatIdCountMax)
+  const ids: RequestId[] = []
+  for (let index = 0; index < count; index++) {
+    ids.push(asRequestId(reader.string(limits.idSizeBytesMax)))
+  }
+  reader.end()
+  return ids
+}
+
+export function encodeHeartbeatAnswer({
+  clockMs,
+  durationMs,
+  isHeld,
+}: HeartbeatAnswer): Uint8Array {
+  const writer = bodyWriter().f64(clockMs).f64(durationMs).u32(isHeld.length)
+  for (const held of isHeld) writer.u8(held ? 1 : 0)
+  return writer.finish()
+}
+
+/** @throws ConnectorError ERR_KV_MESSAGE_INVALID (also for another count), ERR_KV_PEER_INCOMPATIBLE. */
+export function decodeHeartbeatAnswer(
+  body: Uint8Array,
+  idCount: number,
+  peer: string,
+): HeartbeatAnswer {
+  const reader = bodyReader(body, messageKinds.heartbeat, peer)
+  const clockMs = reader.f64()
+  const durationMs = reader.f64()
+  const count = reader.count(pullLimits.heartbeatIdCountMax)
+  if (count !== idCount) reader.fail(`${count} answers for ${idCount} ids`)
+  const isHeld: boolean[] = []
+  for (let index = 0; index < count; index++) {
+    const held = reader.u8()
+    if (held > 1) reader.fail(`answer ${held}`)
+    isHeld.push(held === 1)
+  }
+  reader.end()
+  return { clockMs, durationMs, isHeld }
 }
 
 /** A body that says all by its kind. */

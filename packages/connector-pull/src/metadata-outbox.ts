@@ -19,12 +19,20 @@ export class MetadataOutbox {
   }
 
   /**
-   * Every other entry belongs to a tracked request, so only releases could pile up without bound while
-   * the engine takes no step. Past the limit one is dropped: the lease's end frees those blocks too.
+   * Every entry belongs to a tracked request, except for those that came and went while the engine took no
+   * step: they could pile up without bound. Past the limit such a request leaves no trace here, and its
+   * lease ends by itself.
    */
   push(entry: PendingEntry): void {
     const isFull = this.#entries.length >= pullLimits.metadataEntryCountMax
-    if (entry.kind === 'release' && isFull) return
+    if (entry.kind === 'release' && isFull) {
+      const isOfOther = (other: PendingEntry): boolean =>
+        other.kind !== 'offer' || other.requestId !== entry.requestId
+      const others = this.#entries.filter(isOfOther)
+      const wasOffered = others.length === this.#entries.length
+      this.#entries = others
+      if (!wasOffered) return
+    }
     this.#entries.push(entry)
   }
 

@@ -51,13 +51,6 @@ export interface Handoff extends HandoffClaims {
   readonly signature: Uint8Array
 }
 
-/** Blocks to fill from the end of the handoff's tokens. */
-export interface LoadOrder {
-  readonly requestId: RequestId
-  readonly handoff: Handoff
-  readonly localBlockIds: BlockIds
-}
-
 export type MetadataEntry =
   /** A request whose KV may be read later is being computed: news of it from readers is plausible. */
   | { readonly kind: 'announce'; readonly requestId: RequestId }
@@ -65,35 +58,53 @@ export type MetadataEntry =
   | { readonly kind: 'lease'; readonly requestId: RequestId; readonly remainingMs: number }
   /** It ended without KV that anyone may read. */
   | { readonly kind: 'withdraw'; readonly requestId: RequestId }
-  | { readonly kind: 'load'; readonly order: LoadOrder }
+  /** A request came with a handoff: its lease is to be kept until it is read or given up. */
+  | { readonly kind: 'offer'; readonly requestId: RequestId; readonly handoff: Handoff }
+  /** Read what was offered into these blocks. */
+  | { readonly kind: 'load'; readonly requestId: RequestId; readonly localBlockIds: BlockIds }
   /** Nothing will be read (full local hit, or ended before allocation): the producer may free. */
-  | { readonly kind: 'release'; readonly requestId: RequestId; readonly handoff: Handoff }
+  | { readonly kind: 'release'; readonly requestId: RequestId }
   /** The engine gave up a request whose load was ordered. */
   | { readonly kind: 'abort'; readonly requestId: RequestId }
 
-const kindCodes = { announce: 1, lease: 2, withdraw: 3, load: 4, release: 5, abort: 6 } as const
+const kindCodes = {
+  announce: 1,
+  lease: 2,
+  withdraw: 3,
+  load: 4,
+  release: 5,
+  abort: 6,
+  offer: 7,
+} as const
 
 /** Upper bound of an entry's encoded size, to cut a step's metadata at its limit. */
 export function entrySizeBytes(entry: MetadataEntry): number {
-  const fixed = 8 * limits.idSizeBytesMax + pullLimits.hostSizeBytesMax
+  const base = numbersSizeBytes + textSizeBytes(entry.requestId)
   switch (entry.kind) {
-    case 'load': {
-      const { handoff, localBlockIds } = entry.order
-      return localBlockIds.reduce((sum, ids) => sum + 4 + 4 * ids.length, fixed + sizeOf(handoff))
+    case 'load':
+      return entry.localBlockIds.reduce((sum, ids) => sum + 4 + 4 * ids.length, base)
+    case 'offer': {
+      const { remote, blockIds, signature } = entry.handoff
+      const texts = [remote.engineId, remote.incarnation, remote.host, remote.requestId]
+      const fixed = base + 4 * blockIds.length + signature.length
+      return texts.reduce((sum, text) => sum + textSizeBytes(text), fixed)
     }
-    case 'release':
-      return fixed + sizeOf(entry.handoff)
     case 'announce':
     case 'lease':
     case 'withdraw':
+    case 'release':
     case 'abort':
-      return fixed
+      return base
     default:
       return assertNever(entry)
   }
 }
 
-const sizeOf = ({ blockIds, signature }: Handoff): number => 4 * blockIds.length + signature.length
+/** More than all numbers of any entry take together. */
+const numbersSizeBytes = 64
+
+/** A UTF-16 unit takes three bytes of UTF-8 at most. */
+const textSizeBytes = (text: string): number => 2 + 3 * text.length
 
 /** @throws RangeError when an id or a list is longer than its limit. */
 export function encodeMetadata(entries: readonly MetadataEntry[]): Uint8Array {
@@ -120,20 +131,20 @@ function writeEntry(writer: ByteWriter, entry: MetadataEntry): void {
   switch (entry.kind) {
     case 'announce':
     case 'withdraw':
+    case 'release':
     case 'abort':
       writer.string(entry.requestId)
       return
     case 'lease':
       writer.string(entry.requestId).f64(entry.remainingMs)
       return
-    case 'release':
+    case 'offer':
       writer.string(entry.requestId)
       writeHandoff(writer, entry.handoff)
       return
     case 'load':
-      writer.string(entry.order.requestId)
-      writeHandoff(writer, entry.order.handoff)
-      writeBlockIds(writer, entry.order.localBlockIds)
+      writer.string(entry.requestId)
+      writeBlockIds(writer, entry.localBlockIds)
       return
     default:
       assertNever(entry)
@@ -152,12 +163,11 @@ function readEntry(reader: ByteReader): MetadataEntry {
     case kindCodes.lease:
       return { kind: 'lease', requestId: readRequestId(reader), remainingMs: reader.f64() }
     case kindCodes.release:
-      return { kind: 'release', requestId: readRequestId(reader), handoff: readHandoff(reader) }
-    case kindCodes.load: {
-      const requestId = readRequestId(reader)
-      const handoff = readHandoff(reader)
-      return { kind: 'load', order: { requestId, handoff, localBlockIds: readBlockIds(reader) } }
-    }
+      return { kind: 'release', requestId: readRequestId(reader) }
+    case kindCodes.offer:
+      return { kind: 'offer', requestId: readRequestId(reader), handoff: readHandoff(reader) }
+    case kindCodes.load:
+      return { kind: 'load', requestId: readRequestId(reader), localBlockIds: readBlockIds(reader) }
     default:
       return reader.fail(`entry kind ${code}`)
   }

@@ -19,9 +19,11 @@ import { pullLimits } from './limits.ts'
 import {
   decodeEmpty,
   decodeHandshakeRequest,
+  decodeHeartbeat,
   decodeLeaseQuestion,
   encodeEmpty,
   encodeHandshakeReply,
+  encodeHeartbeatAnswer,
   encodeLeaseAnswer,
   messageKinds,
   type HandshakeGrant,
@@ -73,6 +75,7 @@ export class ProducerWorker {
     })
     const answers = {
       [messageKinds.handshake]: this.#handshake,
+      [messageKinds.heartbeat]: this.#heartbeat,
       [messageKinds.renew]: this.#renew,
       [messageKinds.release]: this.#release,
       [messageKinds.wired]: this.#wired,
@@ -162,6 +165,13 @@ export class ProducerWorker {
     const grant = this.#grant(peer)
     this.#holds.start(wireUpOf(peer), pullLimits.wireUpTimeoutMs)
     return encodeHandshakeReply({ facts, grant })
+  }
+
+  readonly #heartbeat = (body: Uint8Array, { peer }: Association): Uint8Array => {
+    const ids = decodeHeartbeat(body, peer.engineId)
+    const isHeld = ids.map((requestId) => this.#leases.heartbeat(requestId, peer))
+    const { leaseDurationMs: durationMs } = this.#options
+    return encodeHeartbeatAnswer({ clockMs: this.#components.clock.now(), durationMs, isHeld })
   }
 
   readonly #renew = (body: Uint8Array, { peer }: Association): Uint8Array => {

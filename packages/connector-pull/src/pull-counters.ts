@@ -11,6 +11,8 @@ const names = [
   'loadSamplesDropped',
   'handshakesDone',
   'handshakesFailed',
+  'heartbeatsDone',
+  'heartbeatsFailed',
   'releasesSent',
   'releasesFailed',
   'leasesGranted',

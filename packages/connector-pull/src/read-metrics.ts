@@ -3,8 +3,7 @@
  * of connector-api.
  */
 import type { CommonComponents, Metrics, TransferCompletion } from '@kvferry/connector-api'
-import { blockCountOf } from './load-record.ts'
-import type { LoadOrder } from './metadata.ts'
+import { blockCountOf, type LoadOrder } from './load-record.ts'
 
 export function recordRead(
   metrics: Metrics,

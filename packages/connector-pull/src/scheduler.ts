@@ -28,6 +28,7 @@ import { unsupported } from './failures.ts'
 import { HandoffWriter } from './handoff-writer.ts'
 import { parseParams, type ParsedParams } from './handoff.ts'
 import { MetadataOutbox, type PendingEntry } from './metadata-outbox.ts'
+import type { Handoff } from './metadata.ts'
 import type { PullOptions } from './options.ts'
 import {
   stepProducerRequest,
@@ -37,6 +38,7 @@ import {
 } from './producer-scheduler-state.ts'
 import { blocksToFill, readableBlocks } from './prompt-blocks.ts'
 
+const refused: ConsumerRequestState = { kind: 'refused' }
 const nothing = { delayFree: false, kvTransferParams: null } as const
 
 export class PullScheduler implements ConnectorScheduler {
@@ -161,10 +163,15 @@ export class PullScheduler implements ConnectorScheduler {
     if (parsed.kind !== 'consume' && parsed.kind !== 'malformed') return null
     if (this.#isFull(request)) return null
     if (parsed.kind === 'malformed') this.#countRefused(request, parsed.error)
-    const state: ConsumerRequestState =
-      parsed.kind === 'consume' ? { kind: 'offered', handoff: parsed.handoff } : { kind: 'refused' }
+    const state = parsed.kind === 'consume' ? this.#offer(request, parsed.handoff) : refused
     this.#consumed.set(request.requestId, state)
     return state
+  }
+
+  /** The worker keeps the lease from now on, however long the request waits here. */
+  #offer({ requestId }: RequestView, handoff: Handoff): ConsumerRequestState {
+    this.#outbox.push({ kind: 'offer', requestId, handoff })
+    return { kind: 'offered', handoff }
   }
 
   #allocateProduced(request: RequestView): void {
@@ -255,8 +262,6 @@ function producedEntry(requestId: RequestId, effect: ProducerRequestEffect): Pen
 }
 
 function consumedEntry(requestId: RequestId, effect: ConsumerRequestEffect): PendingEntry {
-  if (effect.kind === 'abort') return { kind: 'abort', requestId }
-  const { handoff } = effect
-  if (effect.kind === 'release') return { kind: 'release', requestId, handoff }
-  return { kind: 'load', order: { requestId, handoff, localBlockIds: effect.localBlockIds } }
+  if (effect.kind !== 'load') return { kind: effect.kind, requestId }
+  return { kind: 'load', requestId, localBlockIds: effect.localBlockIds }
 }

@@ -156,10 +156,12 @@ function apply(entry: MetadataEntry, { consumer, producer }: Parts): void {
       return producer.startLease(entry.requestId, entry.remainingMs)
     case 'withdraw':
       return producer.withdraw(entry.requestId)
+    case 'offer':
+      return consumer.offer(entry.requestId, entry.handoff)
     case 'load':
-      return consumer.load(entry.order)
+      return consumer.load(entry.requestId, entry.localBlockIds)
     case 'release':
-      return consumer.release(entry.handoff)
+      return consumer.release(entry.requestId)
     case 'abort':
       return consumer.abort(entry.requestId)
   }

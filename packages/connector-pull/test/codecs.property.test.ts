@@ -14,11 +14,15 @@ import {
   decodeEmpty,
   decodeHandshakeReply,
   decodeHandshakeRequest,
+  decodeHeartbeat,
+  decodeHeartbeatAnswer,
   decodeLeaseAnswer,
   decodeLeaseQuestion,
   encodeEmpty,
   encodeHandshakeReply,
   encodeHandshakeRequest,
+  encodeHeartbeat,
+  encodeHeartbeatAnswer,
   encodeLeaseAnswer,
   encodeLeaseQuestion,
   type HandshakeReply,
@@ -92,15 +96,12 @@ const handoff = fc.record({
 })
 const entry: fc.Arbitrary<MetadataEntry> = fc.oneof(
   fc.record({
-    kind: fc.constantFrom('announce', 'withdraw', 'abort'),
+    kind: fc.constantFrom('announce', 'withdraw', 'release', 'abort'),
     requestId,
   }) as fc.Arbitrary<MetadataEntry>,
   fc.record({ kind: fc.constant('lease' as const), requestId, remainingMs: duration }),
-  fc.record({ kind: fc.constant('release' as const), requestId, handoff }),
-  fc.record({
-    kind: fc.constant('load' as const),
-    order: fc.record({ requestId, handoff, localBlockIds: blockIds }),
-  }),
+  fc.record({ kind: fc.constant('offer' as const), requestId, handoff }),
+  fc.record({ kind: fc.constant('load' as const), requestId, localBlockIds: blockIds }),
 )
 
 const peer = 'p0'
@@ -132,6 +133,20 @@ const codecs: Record<
     value: answer,
     encode: encodeLeaseAnswer,
     decode: (body) => decodeLeaseAnswer(body, peer),
+  },
+  heartbeat: {
+    value: fc.array(requestId, { maxLength: 10 }),
+    encode: encodeHeartbeat,
+    decode: (body) => decodeHeartbeat(body, peer),
+  },
+  'heartbeat answer': {
+    value: fc.record({
+      clockMs: duration,
+      durationMs: duration,
+      isHeld: fc.array(fc.boolean(), { minLength: 3, maxLength: 3 }),
+    }),
+    encode: encodeHeartbeatAnswer,
+    decode: (body) => decodeHeartbeatAnswer(body, 3, peer),
   },
   'empty body': {
     value: fc.constant(undefined),

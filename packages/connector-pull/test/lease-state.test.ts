@@ -34,6 +34,7 @@ const states: Record<string, LeaseState> = {
 
 const byReader = (from: string, who: Reader): Record<string, LeaseEvent> => ({
   [`renew${from}`]: { kind: 'renew', reader: who },
+  [`heartbeat${from}`]: { kind: 'heartbeat', consumer: who },
   [`read-done${from}`]: { kind: 'read-done', reader: who },
   [`release${from}`]: { kind: 'release', reader: who },
 })
@@ -42,16 +43,19 @@ const events: Record<string, LeaseEvent> = {
   withdraw: { kind: 'withdraw' },
   timer: { kind: 'timer' },
   ...byReader('', reader),
-  ...byReader(' by another', others['another load']!),
+  ...byReader(' by another', others['another engine']!),
 }
 
 const denied = (state: string) => ({
   'renew by another': `${state}: claimed`,
+  'heartbeat by another': `${state}: claimed`,
   'read-done by another': `${state}: refused`,
   'release by another': `${state}: refused`,
 })
 const over = (state: string) => ({
   'renew by another': `${state}: unknown`,
+  heartbeat: `${state}: unknown`,
+  'heartbeat by another': `${state}: unknown`,
   'read-done by another': `${state}: late`,
   'release by another': `${state}: late`,
   'read-done': `${state}: late`,
@@ -73,9 +77,11 @@ testMachine('lease', {
       'lease-start': 'leased: granted arm',
       withdraw: 'ended:',
       renew: 'announced: granted',
+      heartbeat: 'announced: granted',
       'read-done': 'read-early:',
       release: 'released-early:',
       'renew by another': 'announced: granted',
+      'heartbeat by another': 'announced: granted',
       'read-done by another': 'read-early:',
       'release by another': 'released-early:',
     },
@@ -83,6 +89,7 @@ testMachine('lease', {
       'lease-start': 'leased: granted arm',
       withdraw: 'ended:',
       renew: 'announced: granted',
+      heartbeat: 'announced: granted',
       'read-done': 'read-early:',
       release: 'released-early:',
       ...denied('announced'),
@@ -102,15 +109,18 @@ testMachine('lease', {
     leased: {
       timer: 'leased: arm',
       renew: 'leased: granted',
+      heartbeat: 'leased: granted',
       'read-done': 'read: read report-sent arm',
       release: 'ended: released report-sent',
       'renew by another': 'leased: granted',
+      'heartbeat by another': 'leased: granted',
       'read-done by another': 'read: read report-sent arm',
       'release by another': 'ended: released report-sent',
     },
     'leased, claimed': {
       timer: 'leased: arm',
       renew: 'leased: granted',
+      heartbeat: 'leased: granted',
       'read-done': 'read: read report-sent arm',
       release: 'ended: released report-sent',
       ...denied('leased'),
@@ -118,6 +128,8 @@ testMachine('lease', {
     'leased, over': {
       timer: 'ended: expired report-sent',
       renew: 'ended: unknown expired report-sent',
+      heartbeat: 'ended: unknown expired report-sent',
+      'heartbeat by another': 'ended: unknown expired report-sent',
       'read-done': 'read: read report-sent arm',
       release: 'ended: released report-sent',
       'renew by another': 'ended: unknown expired report-sent',
@@ -127,10 +139,12 @@ testMachine('lease', {
     'claimed, over': {
       timer: 'ended: expired report-sent expect-straggler',
       renew: 'ended: unknown expired report-sent expect-straggler',
+      heartbeat: 'ended: unknown expired report-sent expect-straggler',
       // The blocks are still there: the READ saw nothing else.
       'read-done': 'read: read report-sent arm',
       release: 'ended: released report-sent',
       ...denied('leased'),
+      'heartbeat by another': 'ended: unknown expired report-sent expect-straggler',
     },
     read: { timer: 'read: arm', renew: 'read: completed', ...over('read') },
     'read, to be forgotten': {
@@ -151,6 +165,27 @@ test.each(Object.entries(others))('%s of the reader is somebody else', (_, other
   )
   expect(effects).toEqual([{ kind: 'answer', answer: { kind: 'claimed' } }])
   expect(state).toBe(states['leased, claimed'])
+})
+
+test('a heartbeat extends from now, never shortens, and claims nothing', () => {
+  const consumer = { engineId: reader.engineId, incarnation: reader.incarnation }
+  const beat = { kind: 'heartbeat', consumer } as const
+  const kept = stepLease(states['leased']!, beat, now, context).state
+  expect(kept).toEqual({ kind: 'leased', reader: null, deadline: now + 500 })
+  const long: LeaseState = { kind: 'leased', reader, deadline: (now + 900) as Instant }
+  expect(stepLease(long, beat, now, context).state).toEqual(long)
+  // Another load of the consumer that has it is not meant: heartbeats are the whole consumer's.
+  const other = { kind: 'heartbeat', consumer: others['another load']! } as const
+  expect(stepLease(long, other, now, context).effects).toMatchObject([
+    { answer: { kind: 'granted' } },
+  ])
+  const early = stepLease(states['announced']!, beat, now, context).state
+  const begin = { kind: 'lease-start', remainingMs: 300 } as const
+  expect(stepLease(early, begin, now, context).state).toEqual({
+    kind: 'leased',
+    reader: null,
+    deadline: now + 500,
+  })
 })
 
 test('a renewal never shortens a lease, and one before its start counts', () => {

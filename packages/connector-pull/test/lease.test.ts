@@ -99,7 +99,10 @@ test('a READ that outlives its lease fails, though it ended done', async () => {
   await warmUp(pair)
   pair.world.fabric.faults.stall(pair.p.agent.name)
   const request = await startLoad(pair)
-  await pair.world.clock.advance(2_100)
+  // It's renewed until the READ is overdue, and no longer.
+  await pair.world.clock.advance(3_900)
+  expect(pair.p.free.length).toBe(56)
+  await pair.world.clock.advance(300)
   // P has freed, and its blocks hold other bytes now.
   expect(pair.p.free.length).toBe(64)
   pair.world.fabric.faults.unstall(pair.p.agent.name)

@@ -135,7 +135,7 @@ test('what does not fit into one step’s metadata leaves with the next, in orde
     const meta = d.scheduler.buildConnectorMeta(step)
     expect(meta.length).toBeLessThanOrEqual(16_777_216)
     for (const entry of decodeMetadata(meta)) {
-      if (entry.kind === 'load') shipped.push(entry.order.requestId)
+      if (entry.kind === 'load') shipped.push(entry.requestId)
     }
     steps += 1
   }

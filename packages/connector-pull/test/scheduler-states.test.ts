@@ -105,7 +105,7 @@ test('remote blocks are trimmed from the front to what is missing here', () => {
     now,
     undefined,
   )
-  expect(effects).toEqual([{ kind: 'load', handoff, localBlockIds }])
+  expect(effects).toEqual([{ kind: 'load', localBlockIds }])
   const order = { requestId: asRequestId('d-r0'), handoff, localBlockIds }
   expect(remoteBlockIdsOf(order)).toEqual(Uint32Array.of(11, 12))
 })

@@ -1,0 +1,308 @@
+/**
+ * The loads of one consumer: carries them out as load-state.ts decides. All events (orders, agent
+ * completions, answers of the side channel) arrive on the engine's thread and run to their end; READs that
+ * became ready in one turn leave in one post. Owned by consumer-worker.ts.
+ */
+import {
+  limits,
+  type AnyConnectorError,
+  type BlockTableHandle,
+  type RequestId,
+  type TransferCompletion,
+  type TransferHandle,
+  type WorkerComponents,
+} from '@kvferry/connector-api'
+import type { PeerLink } from './connection-state.ts'
+import { limitExceeded } from './failures.ts'
+import { expiryError, forgeryError } from './handoff-check.ts'
+import { askForLease } from './lease-client.ts'
+import type { LeaseKeeper } from './lease-keeper.ts'
+import { orderError, outOfRange, sampleOf, type LoadOrder, type LoadRecord } from './load-record.ts'
+import { LoadResults } from './load-results.ts'
+import { stepLoad, type LoadEffect, type LoadEvent, type LoadOutcome } from './load-state.ts'
+import type { PullOptions } from './options.ts'
+import type { PeerConnections, PeerKey } from './peer-connections.ts'
+import type { PullCounters } from './pull-counters.ts'
+import { quarantineError, quarantinedBlockCount } from './quarantine.ts'
+import { recordOverdue, recordRead } from './read-metrics.ts'
+import { postAll, readPost } from './read-post.ts'
+import type { ReleaseQueue } from './release-queue.ts'
+
+export interface LoadTableOptions {
+  readonly components: WorkerComponents
+  readonly counters: PullCounters
+  readonly options: PullOptions
+  readonly table: BlockTableHandle
+  /** Blocks of the pool. */
+  readonly blockCount: number
+  readonly tpRank: number
+  readonly peers: PeerConnections
+  readonly leases: LeaseKeeper
+  readonly releases: ReleaseQueue
+}
+
+export class LoadTable {
+  /** What ended loads leave for the engine to fetch. */
+  readonly results: LoadResults
+  readonly #init: LoadTableOptions
+  readonly #components: WorkerComponents
+  readonly #counters: PullCounters
+  readonly #loads = new Map<RequestId, LoadRecord>()
+  /** Index into `#loads` by the transfer that a load waits for. */
+  readonly #reads = new Map<TransferHandle, LoadRecord>()
+  #toPost: LoadRecord[] = []
+  /** Why nothing is accepted any more; null while open. */
+  #stopError: AnyConnectorError | null = null
+
+  constructor(init: LoadTableOptions) {
+    this.#init = init
+    this.#components = init.components
+    this.#counters = init.counters
+    this.results = new LoadResults(init.components, init.counters)
+  }
+
+  /** Blocks that a READ past its deadline may still write into. */
+  get quarantinedBlockCount(): number {
+    return quarantinedBlockCount(this.#loads.values())
+  }
+
+  get openReadCount(): number {
+    return this.#reads.size
+  }
+
+  /** Why nothing is accepted any more, or null. */
+  get stopError(): AnyConnectorError | null {
+    return this.#stopError
+  }
+
+  hasOpenReads(key: PeerKey): boolean {
+    return [...this.#reads.values()].some(({ peer }) => peer === key)
+  }
+
+  /** Takes a load on. Its READ leaves with `flush`, or when its connection is ready. */
+  start(order: LoadOrder, loadId: number): void {
+    const error = this.#refusal(order)
+    if (error !== null) {
+      this.fail(order, error)
+      return
+    }
+    const record: LoadRecord = {
+      order,
+      loadId,
+      peer: null,
+      bindAtMs: this.#components.clock.now(),
+      handshakeMs: 0,
+      link: null,
+      state: { kind: 'connecting' },
+    }
+    this.#loads.set(order.requestId, record)
+    this.#counters.add('loadsStarted')
+    this.#connect(record)
+  }
+
+  /** Reports a load that never started. */
+  fail(load: Pick<LoadOrder, 'requestId' | 'localBlockIds'>, error: AnyConnectorError): void {
+    this.#init.leases.end(load.requestId)
+    this.results.add(reported(load), { kind: 'failed', error })
+  }
+
+  abort(requestId: RequestId): void {
+    const record = this.#loads.get(requestId)
+    if (record === undefined) return
+    this.#init.leases.end(requestId)
+    this.#dispatch(record, { kind: 'abort' })
+  }
+
+  /** Posts every READ that became ready since the last call, in one call to the agent. */
+  flush(): void {
+    const waiting = this.#toPost.filter(({ state }) => state.kind === 'posting')
+    this.#toPost = []
+    const records = waiting.filter((record) => this.#checkHandoff(record))
+    if (records.length === 0) return
+    const { posting, transferDeadlineMs } = this.#init.options
+    const posts = records.map((record) => readPost(record, this.#init.table, transferDeadlineMs))
+    const results = postAll(this.#components.agent, posts, {
+      waitUntilPosted: posting === 'inline',
+    })
+    for (const [index, record] of records.entries()) {
+      const result = results[index]!
+      if (result.kind === 'refused') {
+        this.#dispatch(record, { kind: 'post-fail', error: result.error })
+        continue
+      }
+      this.#reads.set(result.transfer, record)
+      this.#dispatch(record, { kind: 'post-end', transfer: result.transfer })
+    }
+  }
+
+  onReady(key: PeerKey, link: PeerLink): void {
+    this.#forWaiting(key, (record) => this.#ready(record, link))
+  }
+
+  onFailed(key: PeerKey, error: AnyConnectorError): void {
+    this.#forWaiting(key, (record) => this.#dispatch(record, { kind: 'peer-fail', error }))
+  }
+
+  onForgotten(key: PeerKey): void {
+    this.#forWaiting(key, (record) => this.#connect(record))
+  }
+
+  onCompletions(completions: readonly TransferCompletion[]): void {
+    for (const completion of completions) {
+      const record = this.#reads.get(completion.transfer)
+      if (record !== undefined) this.#complete(record, completion)
+    }
+    this.flush()
+  }
+
+  /** Nothing is accepted any more, and what waits for a connection fails. */
+  stop(error: AnyConnectorError): void {
+    this.#stopError ??= error
+    for (const record of [...this.#loads.values()]) {
+      if (record.state.kind !== 'connecting') continue
+      this.#dispatch(record, { kind: 'peer-fail', error: this.#stopError })
+    }
+  }
+
+  /** The agent is broken: open READs are in doubt for good, and their blocks stay in quarantine. */
+  onBroken(error: AnyConnectorError): void {
+    this.stop(error)
+    for (const record of [...this.#loads.values()]) this.#overdue(record)
+  }
+
+  #refusal(order: LoadOrder): AnyConnectorError | null {
+    if (this.#stopError !== null) return this.#stopError
+    if (this.#loads.size >= limits.requestCountMax) {
+      return limitExceeded('requestCountMax', this.#loads.size + 1, limits.requestCountMax)
+    }
+    return (
+      orderError(order, this.#init.blockCount) ??
+      quarantineError(this.quarantinedBlockCount, this.#init.blockCount)
+    )
+  }
+
+  #connect(record: LoadRecord): void {
+    const answer = this.#init.peers.linkTo(record.order.handoff.remote)
+    if (answer.kind === 'unavailable') {
+      this.#dispatch(record, { kind: 'peer-fail', error: answer.error })
+      return
+    }
+    record.peer = answer.key
+    if (answer.kind === 'ready') this.#ready(record, answer.link)
+  }
+
+  #ready(record: LoadRecord, link: PeerLink): void {
+    record.link = link
+    this.#dispatch(record, { kind: 'peer-ready' })
+  }
+
+  #forWaiting(key: PeerKey, perform: (record: LoadRecord) => void): void {
+    for (const record of [...this.#loads.values()]) {
+      if (record.peer !== key || record.state.kind !== 'connecting') continue
+      record.handshakeMs = this.#components.clock.now() - record.bindAtMs
+      perform(record)
+    }
+    this.flush()
+  }
+
+  /** Key, clock and table of the producer are known only now. */
+  #checkHandoff(record: LoadRecord): boolean {
+    const { handoff, requestId } = record.order
+    const { leases, tpRank } = this.#init
+    const link = record.link!
+    const now = this.#components.clock.now()
+    const forgery = forgeryError(handoff, link, tpRank)
+    const error =
+      forgery ??
+      outOfRange(handoff.blockIds, link.blockCount) ??
+      leases.lossOf(requestId) ??
+      (leases.isRenewed(requestId, now) ? null : expiryError(handoff, link, now))
+    if (error === null) return true
+    if (forgery !== null) {
+      this.#counters.add('messagesRefused')
+      this.#components.metrics.add('kv_messages_refused_total', 1, { where: 'handoff' })
+    }
+    this.#dispatch(record, { kind: 'handoff-refuse', error })
+    return false
+  }
+
+  #complete(record: LoadRecord, completion: TransferCompletion): void {
+    const { metrics } = this.#components
+    if (completion.status === 'overdue') {
+      this.#overdue(record)
+      return
+    }
+    this.#reads.delete(completion.transfer)
+    recordRead(metrics, completion)
+    const { status, times } = completion
+    this.#dispatch(
+      record,
+      status === 'done'
+        ? { kind: 'transfer-done', times }
+        : { kind: 'transfer-fail', times, error: completion.error },
+    )
+    metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount)
+    if (record.peer !== null) this.#init.peers.readEnd(record.peer, status === 'done')
+  }
+
+  #overdue(record: LoadRecord): void {
+    // A broken agent has put every open READ here already.
+    const { kind } = record.state
+    if (kind !== 'reading' && kind !== 'draining') return
+    // Past its deadline the producer's blocks aren't held for it any longer than their lease lasts.
+    this.#init.leases.end(record.order.requestId)
+    this.#counters.add('loadsOverdue')
+    this.#dispatch(record, { kind: 'transfer-overdue' })
+    recordOverdue(this.#components, record.order)
+    this.#components.metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount)
+  }
+
+  #dispatch(record: LoadRecord, event: LoadEvent): void {
+    const now = this.#components.clock.now()
+    const { state, effects } = stepLoad(record.state, event, now, undefined)
+    record.state = state
+    for (const effect of effects) this.#perform(record, effect)
+  }
+
+  #perform(record: LoadRecord, effect: LoadEffect): void {
+    switch (effect.kind) {
+      case 'post':
+        this.#toPost.push(record)
+        return
+      case 'ask':
+        void this.#ask(record)
+        return
+      case 'release':
+        this.#init.releases.add(this.#init.peers, record.order.handoff, record.loadId)
+        return
+      case 'report':
+        this.#report(record, effect.outcome)
+        return
+    }
+  }
+
+  async #ask(record: LoadRecord): Promise<void> {
+    const { order, loadId, link } = record
+    const { requestId, handoff } = order
+    const load = { requestId, remoteId: handoff.remote.requestId, loadId }
+    const { clock } = this.#components
+    this.#dispatch(record, await askForLease(clock, link!.association, load))
+  }
+
+  #report(record: LoadRecord, outcome: LoadOutcome): void {
+    const { order, state } = record
+    this.#loads.delete(order.requestId)
+    this.#init.leases.end(order.requestId)
+    this.results.add(reported(order), outcome)
+    if (outcome.kind === 'aborted' || state.kind !== 'ended') return
+    this.results.addSample(sampleOf(record, state.times, this.#components.clock.now()))
+  }
+}
+
+const reported = ({
+  requestId,
+  localBlockIds,
+}: Pick<LoadOrder, 'requestId' | 'localBlockIds'>) => ({
+  requestId,
+  blockIds: localBlockIds,
+})
