@@ -57,7 +57,32 @@ export interface TokenSlots {
 }
 
 /**
- * Seeded content and digests of token slots, off the JS thread. The digest of a slot is the sum over
+ * A range of bytes that holds whole blocks, packed: block after block, in each its regions in order,
+ * without gaps. `slabLayout` (kv-layout.ts) describes it as caches whose block ids count from 0.
+ */
+export interface KvSlab {
+  readonly memory: KvMemory
+  readonly offsetBytes: number
+}
+
+/**
+ * Tokens in a row: token `i` is slot `(firstToken + i) % blockTokens` of block
+ * `blockIds[floor((firstToken + i) / blockTokens)]`, in the block size and order of `caches`.
+ */
+export interface TokenRun {
+  readonly caches: KvCacheLayout
+  readonly blockIds: Uint32Array
+  /** Slots passed over at the start of the list. Default 0. */
+  readonly firstToken?: number
+}
+
+/**
+ * Work over KV memory, off the JS thread, in the order of its bytes and without a protocol. All reject
+ * with TypeError for arguments or memory of another kind, RangeError for ids, lengths and ranges, and
+ * ConnectorError ERR_KV_LIMIT (blocksPerPostMax, and the implementation's own bounds). Then nothing was
+ * written. Memory can't be freed while a kernel works in it.
+ *
+ * Seeded content and digests of token slots: the digest of a slot is the sum over
  * regions (mod 2^64) of a hash of its bytes and its region index, so block and request digests are sums
  * of slot digests, in any order. `expect` computes the same without touching KV memory.
  */
@@ -66,4 +91,22 @@ export interface KvKernels {
   fill(caches: KvCacheLayout, slots: TokenSlots, seeds: BigUint64Array): Promise<BigUint64Array>
   digest(caches: KvCacheLayout, slots: TokenSlots): Promise<BigUint64Array>
   expect(caches: KvCacheLayout, seeds: BigUint64Array): Promise<BigUint64Array>
+  /**
+   * Copies whole blocks as they are into a slab: `blockIds.length` times the bytes of one block
+   * (`blockBytes`). Ids may repeat. RangeError where the slab shares bytes with a block that is named.
+   */
+  gather(caches: KvCacheLayout, blockIds: Uint32Array, into: KvSlab): Promise<void>
+  /** The way back: block `i` of the slab goes to `blockIds[i]`. RangeError also for an id named twice. */
+  scatter(from: KvSlab, caches: KvCacheLayout, blockIds: Uint32Array): Promise<void>
+  /**
+   * Copies `tokenCount` tokens from one block size and order (`layout`: tokens before heads as in LBNHC
+   * and NHD, or heads before tokens as in LBHNC and HND) into another. Other slots of the target's blocks
+   * stay as they are. RangeError where the two differ in region names, heads or bytes of a token, where
+   * `layout` names no order, and for a target block named twice.
+   *
+   * In place: a source block may share bytes with the one target block that all its tokens go to, in the
+   * same region (blocks that were read piecewise, in the peer's block size); all bytes for a target
+   * block are read before it is written. RangeError for any other overlap within one memory.
+   */
+  relayout(from: TokenRun, to: TokenRun, tokenCount: number): Promise<void>
 }

@@ -4,6 +4,7 @@
  */
 import type { KvCacheLayout, KvKernels, KvRegionLayout, TokenSlots } from '../../kv-memory.ts'
 import { fillWords, hashWords, register, slotBase } from './hash64.ts'
+import { copyBlocks, relayoutTokens } from './kernels-copy.ts'
 
 /** Bytes of one token in one region's block. @throws RangeError unless a multiple of 8. */
 function slotSizeBytes(caches: KvCacheLayout, region: KvRegionLayout): number {
@@ -122,6 +123,15 @@ export function createKernels(): KvKernels {
         }
       })
       return digests
+    },
+    async gather(caches, blockIds, into) {
+      copyBlocks('gather', caches, blockIds, into)
+    },
+    async scatter(from, caches, blockIds) {
+      copyBlocks('scatter', caches, blockIds, from)
+    },
+    async relayout(from, to, tokenCount) {
+      relayoutTokens(from, to, tokenCount)
     },
   }
 }
