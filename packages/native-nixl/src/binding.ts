@@ -125,15 +125,36 @@ export interface NativeAgent {
 /** Values of `kind` in `NativeKernels.submit`. */
 export const kernelKinds = { fill: 0, digest: 1, expect: 2 } as const
 
+/** Per region: memory (null for `expect`), offsetBytes, blockSizeBytes, blockStrideBytes, blockCount. */
+export type NativeRegions = readonly (NativeMemory | number | null)[]
+
+type NativeTokenRun = [
+  blockTokens: number,
+  isHeadMajor: boolean,
+  regions: NativeRegions,
+  blockIds: Uint32Array,
+  firstToken: number,
+]
+
 export interface NativeKernels {
-  /** Per region: memory (null for `expect`), offsetBytes, blockSizeBytes, blockStrideBytes, blockCount. */
   submit(
     kind: number,
     blockTokens: number,
-    regions: readonly (NativeMemory | number | null)[],
+    regions: NativeRegions,
     blockIds: Uint32Array,
     offsets: Uint32Array,
     seeds: BigUint64Array,
+  ): Promise<BigUint64Array>
+  /** Copies resolve with nothing in the array. */
+  copyBlocks(
+    isGather: boolean,
+    regions: NativeRegions,
+    blockIds: Uint32Array,
+    slab: NativeMemory,
+    offsetBytes: number,
+  ): Promise<BigUint64Array>
+  relayout(
+    ...args: [...NativeTokenRun, ...NativeTokenRun, kvHeadCount: number, tokenCount: number]
   ): Promise<BigUint64Array>
 }
 

@@ -1,10 +1,20 @@
 /**
- * KV kernels on the CPU: seeded content and digests of token slots, on a few threads of their own, never
- * on the JS thread. Knows layouts, no engines. An idle one costs nothing and is collected when dropped.
+ * KV kernels on the CPU: seeded content and digests of token slots, copies between caches, slabs and
+ * layouts, on a few threads of their own, never on the JS thread. Knows layouts, no engines. An idle one
+ * costs nothing and is collected when dropped. Two mappings of one memfd are two memories: that they
+ * share bytes isn't seen.
  */
 import { availableParallelism } from 'node:os'
-import type { KvCacheLayout, KvKernels, TokenSlots } from '@kvferry/connector-api'
-import { kernelKinds, type NativeKernels, type NativeMemory } from './binding.ts'
+import {
+  assertSameTokens,
+  isHeadMajor,
+  type KvCacheLayout,
+  type KvKernels,
+  type KvSlab,
+  type TokenRun,
+  type TokenSlots,
+} from '@kvferry/connector-api'
+import { kernelKinds, type NativeKernels, type NativeRegions } from './binding.ts'
 import { nativeMemoryOf } from './host-memory.ts'
 import { loadBinding } from './load-binding.ts'
 import { callNative } from './nixl-error.ts'
@@ -48,14 +58,49 @@ export function createKernels(options: { readonly threads?: number } = {}): KvKe
       ),
     )
   }
+  const copyBlocks = (
+    kind: 'gather' | 'scatter',
+    caches: KvCacheLayout,
+    blockIds: Uint32Array,
+    slab: KvSlab,
+  ) => {
+    const regions = flatRegions(caches, true)
+    const memory = nativeMemoryOf(slab.memory)
+    return callNative({ operation: kind }, () =>
+      native.copyBlocks(kind === 'gather', regions, blockIds, memory, slab.offsetBytes),
+    )
+  }
   return {
     fill: async (caches, slots, seeds) => submit('fill', caches, slots, seeds),
     digest: async (caches, slots) => submit('digest', caches, slots, noSeeds),
     expect: async (caches, seeds) => submit('expect', caches, noSlots, seeds),
+    gather: async (caches, blockIds, into) => {
+      await copyBlocks('gather', caches, blockIds, into)
+    },
+    scatter: async (from, caches, blockIds) => {
+      await copyBlocks('scatter', caches, blockIds, from)
+    },
+    relayout: async (from, to, tokenCount) => {
+      assertSameTokens(from.caches, to.caches)
+      const { kvHeadCount } = from.caches
+      await callNative({ operation: 'relayout' }, () =>
+        native.relayout(...flatRun(from), ...flatRun(to), kvHeadCount, tokenCount),
+      )
+    },
   }
 }
 
-function flatRegions(caches: KvCacheLayout, isTouched: boolean): (NativeMemory | number | null)[] {
+function flatRun({ caches, blockIds, firstToken }: TokenRun) {
+  return [
+    caches.blockTokens,
+    isHeadMajor(caches.layout),
+    flatRegions(caches, true),
+    blockIds,
+    firstToken ?? 0,
+  ] as const
+}
+
+function flatRegions(caches: KvCacheLayout, isTouched: boolean): NativeRegions {
   return caches.regions.flatMap((region) => [
     isTouched ? nativeMemoryOf(region.memory) : null,
     region.offsetBytes,

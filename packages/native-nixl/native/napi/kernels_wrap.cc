@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "../content_task.h"
+#include "../copy_task.h"
 #include "arguments.h"
 #include "memory_wrap.h"
 #include "result_value.h"
@@ -49,7 +51,12 @@ bool copyElements(const Napi::Value& value, napi_typedarray_type type, const cha
 }  // namespace
 
 Napi::Function KernelsWrap::define(Napi::Env env) {
-  return DefineClass(env, "Kernels", {InstanceMethod<&KernelsWrap::submit>("submit")});
+  return DefineClass(env, "Kernels",
+                     {
+                         InstanceMethod<&KernelsWrap::submit>("submit"),
+                         InstanceMethod<&KernelsWrap::copyBlocks>("copyBlocks"),
+                         InstanceMethod<&KernelsWrap::relayout>("relayout"),
+                     });
 }
 
 KernelsWrap::KernelsWrap(const Napi::CallbackInfo& info) : ObjectWrap(info), env_(info.Env()) {
@@ -82,8 +89,51 @@ Napi::Value KernelsWrap::submit(const Napi::CallbackInfo& info) {
     return env.Undefined();
   }
   job.kind = kind == 0 ? KernelKind::kFill : kind == 1 ? KernelKind::kDigest : KernelKind::kExpect;
+  std::unique_ptr<KernelTask> task;
+  const Result made = makeContentTask(std::move(job), &task);
+  return enqueue(env, made, std::move(task));
+}
+
+Napi::Value KernelsWrap::copyBlocks(const Napi::CallbackInfo& info) {
+  BlockCopy copy;
+  copy.isGather = readFlag(info[0]);
+  if (!readRegions(info[1], &copy.regions) ||
+      !copyElements(info[2], napi_uint32_array, "blockIds", &copy.blockIds)) {
+    return info.Env().Undefined();
+  }
+  copy.slab = MemoryWrap::memoryOf(info[3], "slab");
+  if (copy.slab == nullptr || !readInteger(info[4], "offsetBytes", &copy.slabOffsetBytes)) {
+    return info.Env().Undefined();
+  }
+  std::unique_ptr<KernelTask> task;
+  const Result made = makeBlockCopyTask(std::move(copy), &task);
+  return enqueue(info.Env(), made, std::move(task));
+}
+
+Napi::Value KernelsWrap::relayout(const Napi::CallbackInfo& info) {
+  Relayout relayout;
+  const auto readRun = [&info](uint32_t at, TokenRun* run) {
+    run->isHeadMajor = readFlag(info[at + 1]);
+    return readInteger(info[at], "blockTokens", &run->blockTokens) &&
+           readRegions(info[at + 2], &run->regions) &&
+           copyElements(info[at + 3], napi_uint32_array, "blockIds", &run->blockIds) &&
+           readInteger(info[at + 4], "firstToken", &run->firstToken);
+  };
+  if (!readRun(0, &relayout.from) || !readRun(5, &relayout.to) ||
+      !readInteger(info[10], "kvHeadCount", &relayout.headCount) ||
+      !readInteger(info[11], "tokenCount", &relayout.tokenCount)) {
+    return info.Env().Undefined();
+  }
+  std::unique_ptr<KernelTask> task;
+  const Result made = makeRelayoutTask(std::move(relayout), &task);
+  return enqueue(info.Env(), made, std::move(task));
+}
+
+Napi::Value KernelsWrap::enqueue(Napi::Env env, const Result& made,
+                                 std::unique_ptr<KernelTask> task) {
+  if (!made.ok()) return throwResult(env, made);
   uint64_t ticket = 0;
-  const Result result = pool_->submit(std::move(job), &ticket);
+  const Result result = pool_->submit(std::move(task), &ticket);
   if (!result.ok()) return throwResult(env, result);
   Napi::Promise::Deferred deferred = Napi::Promise::Deferred::New(env);
   if (pending_.empty()) Ref();

@@ -22,6 +22,12 @@ class KernelsWrap final : public Napi::ObjectWrap<KernelsWrap>, private ExitGuar
  private:
   /** `submit(kind, blockTokens, regions, blockIds, offsets, seeds)` → Promise<BigUint64Array>. */
   Napi::Value submit(const Napi::CallbackInfo& info);
+  /** `copyBlocks(isGather, regions, blockIds, slab, offsetBytes)` → Promise. */
+  Napi::Value copyBlocks(const Napi::CallbackInfo& info);
+  /** `relayout(…from, …to, kvHeadCount, tokenCount)` → Promise; a run is blockTokens, isHeadMajor,
+   * regions, blockIds, firstToken. */
+  Napi::Value relayout(const Napi::CallbackInfo& info);
+  Napi::Value enqueue(Napi::Env env, const Result& made, std::unique_ptr<KernelTask> task);
   void drain(Napi::Env env);
   static void onEnvironmentEnd(void* self);
   /** Joins the threads and lets go of the environment. Idempotent. */

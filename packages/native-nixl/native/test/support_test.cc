@@ -8,6 +8,7 @@
 #include <cstring>
 #include <thread>
 
+#include "../content_task.h"
 #include "../environment.h"
 #include "../kernel_pool.h"
 #include "../kernels.h"
@@ -41,9 +42,15 @@ KernelJob fillJob(const std::shared_ptr<HostMemory>& memory) {
   return job;
 }
 
+Result submit(KernelPool& pool, KernelJob job, uint64_t* ticket) {
+  std::unique_ptr<KernelTask> task;
+  Result made = makeContentTask(std::move(job), &task);
+  return made.ok() ? pool.submit(std::move(task), ticket) : made;
+}
+
 std::vector<uint64_t> runJob(KernelPool& pool, TestSink& sink, KernelJob job) {
   uint64_t ticket = 0;
-  REQUIRE(pool.submit(std::move(job), &ticket).ok());
+  REQUIRE(submit(pool, std::move(job), &ticket).ok());
   std::vector<KernelCompletion> done;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (done.empty()) {
@@ -153,7 +160,7 @@ TEST("kernel pool: what is wrong is refused, and nothing stays pinned") {
     KernelJob job = fillJob(memory);
     change(job);
     uint64_t ticket = 0;
-    return pool->submit(std::move(job), &ticket).status;
+    return submit(*pool, std::move(job), &ticket).status;
   };
   const Status bad = Status::kOutOfRange;
   CHECK(statusOf([](KernelJob& job) { job.blockTokens = 0; }) == bad);
@@ -192,7 +199,7 @@ TEST("kernel pool: an empty job completes, a pool that is shut down refuses") {
   pool->shutdownNow();
   pool->shutdownNow();
   uint64_t ticket = 0;
-  CHECK(pool->submit(same, &ticket).status == Status::kClosed);
+  CHECK(submit(*pool, same, &ticket).status == Status::kClosed);
 }
 
 TEST("loader: what can't be used is refused, with the reason") {
