@@ -15,6 +15,12 @@ export const pullLimits = {
   factSizeBytesMax: 1_024,
   /** Releases on their way to producers. Beyond it one is dropped: the lease's end frees the blocks. */
   releasesInFlightMax: 1_024,
+  /** Handshakes under way at once; further ones wait within their own time. */
+  handshakesInFlightMax: 32,
+  /** Pause after a failed handshake, before its half is taken off at random. */
+  handshakeBackOffMinMs: 200,
+  /** The longest pause: a peer that comes back is found again within it. */
+  handshakeBackOffMaxMs: 10_000,
   /** Ids in one heartbeat. */
   heartbeatIdCountMax: 256,
   /** Bytes of the ids in one heartbeat: far below a frame, so that others are not held up. */

@@ -23,7 +23,9 @@ import {
 } from './connection-state.ts'
 import type { PeerFacts } from './facts.ts'
 import { asConnectorError, limitExceeded, peerUnavailable } from './failures.ts'
+import { HandshakeBackOff } from './handshake-back-off.ts'
 import { addPeer, associate, exchange } from './handshake.ts'
+import { pullLimits } from './limits.ts'
 import { encodeEmpty, messageKinds } from './messages.ts'
 import type { RemoteRequest } from './metadata.ts'
 import { addressOf } from './peer-addresses.ts'
@@ -56,6 +58,8 @@ interface ConnectionRecord {
   readonly startedAtMs: number
   state: ConnectionState
   deadline: Timer | null
+  /** False while as many handshakes as may are under way. */
+  isStarted: boolean
 }
 
 export class PeerConnections {
@@ -66,6 +70,7 @@ export class PeerConnections {
   readonly #handshakeTimeoutMs: number
   readonly #records = new Map<PeerKey, ConnectionRecord>()
   readonly #removals = new Set<Promise<void>>()
+  readonly #backOff: HandshakeBackOff
 
   constructor(options: {
     readonly components: WorkerComponents
@@ -79,6 +84,7 @@ export class PeerConnections {
     this.#listener = options.listener
     this.#facts = options.facts
     this.#handshakeTimeoutMs = options.handshakeTimeoutMs
+    this.#backOff = new HandshakeBackOff(options.components.clock, options.components.random)
     this.#components.sideChannel.onAssociationEnd((association) =>
       this.#associationEnd(association),
     )
@@ -122,6 +128,8 @@ export class PeerConnections {
   }
 
   #connect(key: PeerKey, address: PeerAddress, incarnation: Incarnation): LinkAnswer {
+    const recent = this.#backOff.errorOf(key)
+    if (recent !== null) return { kind: 'unavailable', error: recent }
     if (this.#records.size >= limits.peerCountMax) {
       const error = limitExceeded('peerCountMax', this.#records.size + 1, limits.peerCountMax)
       return { kind: 'unavailable', error }
@@ -141,10 +149,22 @@ export class PeerConnections {
       deadline: clock.after(this.#handshakeTimeoutMs, () =>
         this.#dispatch(record, { kind: 'deadline' }),
       ),
+      isStarted: false,
     }
     this.#records.set(record.key, record)
-    void this.#run(record, associate(this.#components, address, this.#handshakeTimeoutMs))
+    this.#startNext()
     return { kind: 'waiting', key }
+  }
+
+  /** As many as may run at once, in order of arrival. */
+  #startNext(): void {
+    const open = [...this.#records.values()].filter(({ state }) => isHandshaking(state))
+    const free = pullLimits.handshakesInFlightMax - open.filter((record) => record.isStarted).length
+    for (const record of open.filter(({ isStarted }) => !isStarted).slice(0, Math.max(0, free))) {
+      record.isStarted = true
+      const timeoutMs = this.#timeoutMs(record)
+      void this.#run(record, associate(this.#components, record.address, timeoutMs))
+    }
   }
 
   #associationEnd(association: Association): void {
@@ -169,13 +189,15 @@ export class PeerConnections {
       record.context,
     )
     record.state = state
-    if (!isHandshaking(state)) {
+    const isHandshakeOver = !isHandshaking(state) && record.deadline !== null
+    if (isHandshakeOver) {
       record.deadline?.stop()
       record.deadline = null
     }
     const isForgotten = state.kind === 'ended' && this.#records.get(record.key) === record
     if (isForgotten) this.#records.delete(record.key)
     for (const effect of effects) this.#perform(record, effect)
+    if (isHandshakeOver) this.#startNext()
     if (isForgotten) this.#listener.onForgotten(record.key)
   }
 
@@ -189,10 +211,12 @@ export class PeerConnections {
         return
       case 'announce-ready':
         this.#counters.add('handshakesDone')
+        this.#backOff.succeed(record.key)
         this.#listener.onReady(record.key, effect.link)
         return
       case 'fail-waiting':
         this.#countFailure(record, effect.error)
+        this.#backOff.fail(record.key, effect.error)
         this.#listener.onFailed(record.key, effect.error)
         return
       case 'tell-wired':

@@ -1,5 +1,7 @@
 import { ConnectorError, asEngineId } from '@kvferry/connector-api'
 import { expect, test, vi } from 'vitest'
+import { backOffMs } from '../src/handshake-back-off.ts'
+import { pullLimits } from '../src/limits.ts'
 import { Engine } from './fixtures/engine.ts'
 import { createPair, prompt, startLoad, until, untilAllFree } from './fixtures/world.ts'
 
@@ -58,8 +60,52 @@ test('a dead peer fails the loads that wait, and the next one tries again', asyn
     await until(pair.world, () => request.outcome === 'failed')
     expect(request.errorCode).toBe('ERR_KV_PEER_UNAVAILABLE')
     expect(request.failedBlocks).toEqual([...request.blocks])
+    await pair.world.clock.advance(pullLimits.handshakeBackOffMinMs)
   }
   expect(pair.d.counter('handshakesFailed')).toBe(2)
+})
+
+test('a load right after a failed handshake meets the same error at once', async () => {
+  const pair = await createPair({ d: { options: { handshakeTimeoutMs: 500 } } })
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  pair.world.channels.faults.stop(p0)
+  const first = pair.d.admit('d-r0', 30, params)
+  pair.d.step()
+  await until(pair.world, () => first.outcome === 'failed')
+  const hasty = pair.d.admit('d-r1', 30, params)
+  pair.d.step()
+  expect(hasty.errorCode).toBe('ERR_KV_DEADLINE')
+  expect(pair.d.counter('handshakesFailed')).toBe(1)
+})
+
+test('the pause doubles up to its maximum, and half of it is chance', () => {
+  const { handshakeBackOffMinMs: min, handshakeBackOffMaxMs: max } = pullLimits
+  expect([1, 2, 3].map((count) => backOffMs(count, 1))).toEqual([min, 2 * min, 4 * min])
+  expect(backOffMs(1, 0)).toBe(min / 2)
+  expect(backOffMs(60, 1)).toBe(max)
+})
+
+test('handshakes beyond the bound wait for one that ends, within their own time', async () => {
+  const pair = await createPair({ d: { options: { handshakeTimeoutMs: 500 } } })
+  const { handshakesInFlightMax } = pullLimits
+  let calls = 0
+  const connect = pair.d.sideChannel.connect.bind(pair.d.sideChannel)
+  pair.d.sideChannel.connect = (address, options) => {
+    calls += 1
+    return connect(address, options)
+  }
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  pair.world.channels.faults.stop(p0)
+  // One life of p0 each, so that no two share a handshake.
+  for (let at = 0; at < handshakesInFlightMax; at++) {
+    pair.d.arrive(`d-${at}`, 30, { ...params, remote_incarnation: `p0-old-${at}` })
+  }
+  const last = pair.d.admit('d-last', 30, params)
+  pair.d.step()
+  expect(calls).toBe(handshakesInFlightMax)
+  pair.world.channels.faults.resume(p0)
+  await until(pair.world, () => last.outcome === 'loaded')
+  expect(calls).toBe(handshakesInFlightMax + 1)
 })
 
 test('a silent peer fails them at the handshake’s deadline', async () => {
@@ -75,6 +121,7 @@ test('a silent peer fails them at the handshake’s deadline', async () => {
   expect(pair.world.clock.now() - startedAt).toBeLessThan(720)
   // It wakes up, with the old question still in the pipe: the next load works.
   pair.world.channels.faults.resume(p0)
+  await pair.world.clock.advance(pullLimits.handshakeBackOffMinMs)
   const next = pair.d.admit('d-r1', 30, params)
   pair.d.step()
   await until(pair.world, () => next.outcome === 'loaded')
@@ -115,6 +162,7 @@ test('the association ends while the agent adds the peer: what it added goes aga
   expect(request.errorCode).toBe('ERR_KV_PEER_UNAVAILABLE')
   await pair.world.clock.advance(20)
   expect(removed).toHaveLength(1)
+  await pair.world.clock.advance(pullLimits.handshakeBackOffMinMs)
   agent.addPeer = addPeer
   const next = await startLoad(pair, { id: 'r1' })
   await until(pair.world, () => next.outcome === 'loaded')
@@ -167,6 +215,7 @@ test('a table that the agent refuses fails the load, and no peer is left behind'
   expect(request.errorCode).toBe('ERR_KV_MESSAGE_INVALID')
   expect(removePeer).toHaveBeenCalledTimes(1)
   agent.importBlockTable = importBlockTable
+  await pair.world.clock.advance(pullLimits.handshakeBackOffMinMs)
   const next = await startLoad(pair, { id: 'r1' })
   await until(pair.world, () => next.outcome === 'loaded')
 })
