@@ -42,6 +42,7 @@ export class ClusterRouter {
   readonly #auditor: Auditor
   readonly #dispatch: ConnectorCapabilities['dispatch']
   #dispatchCount = 0
+  #hopCount = 0
 
   constructor(options: {
     readonly find: (name: string) => ServingEngine | undefined
@@ -53,6 +54,11 @@ export class ClusterRouter {
     this.#clock = options.clock
     this.#auditor = options.auditor
     this.#dispatch = options.dispatch
+  }
+
+  /** Something is on its way between engines. */
+  get isBusy(): boolean {
+    return this.#hopCount > 0
   }
 
   serve(job: Job): Journey {
@@ -91,12 +97,12 @@ export class ClusterRouter {
       }
       const { returnedParams } = request
       journey.handoff = returnedParams === null ? null : overHttp(returnedParams)
-      this.#clock.after(journey.job.hopMs ?? 0.2, () => this.#consume(journey, journey.handoff))
+      this.#hop(journey)
     })
   }
 
   #serveAtOnce(journey: Journey): void {
-    const { id, producer, hopMs } = journey.job
+    const { id, producer } = journey.job
     this.#dispatchCount += 1
     const transferId = `xfer-${id}-${this.#dispatchCount}`
     const remote = this.#find(producer)?.host
@@ -113,7 +119,15 @@ export class ClusterRouter {
     }
     journey.handoff = handoff ?? null
     this.#produce(journey, { ...producerFlags({}), transfer_id: transferId }, () => {})
-    this.#clock.after(hopMs ?? 0.2, () => this.#consume(journey, journey.handoff))
+    this.#hop(journey)
+  }
+
+  #hop(journey: Journey): void {
+    this.#hopCount += 1
+    this.#clock.after(journey.job.hopMs ?? 0.2, () => {
+      this.#hopCount -= 1
+      this.#consume(journey, journey.handoff)
+    })
   }
 
   #produce(
@@ -129,7 +143,7 @@ export class ClusterRouter {
     }
     journey.producerEngine = engine
     const init = { prompt, promptTokenCount, outputTokenCount: 1, params, onEnd }
-    journey.producer = engine.submit({ ...init, id: `${engine.host.incarnation}/${id}` })
+    journey.producer = engine.submit({ ...init, id: `${engine.name}/${id}` })
   }
 
   #consume(journey: Journey, params: KvTransferParams | null): void {
@@ -143,7 +157,7 @@ export class ClusterRouter {
       this.#close(journey, finishReason === 'length-capped' ? 'done' : 'undone')
     journey.consumerEngine = engine
     const init = { prompt, promptTokenCount, outputTokenCount, params, onEnd }
-    journey.consumer = engine.submit({ ...init, id: `${engine.host.incarnation}/${id}` })
+    journey.consumer = engine.submit({ ...init, id: `${engine.name}/${id}` })
   }
 
   #living(name: string): ServingEngine | null {

@@ -110,12 +110,15 @@ export class Cluster {
 
   /** Nothing is under way: every request of a living engine has ended and every block is back. */
   get isQuiet(): boolean {
-    return this.living.every(
-      ({ requests, heldBlockCount, host }) =>
-        heldBlockCount === 0 &&
-        !host.scheduler.hasPendingBlockFrees() &&
-        !host.scheduler.hasPendingPushWork() &&
-        [...requests.values()].every(({ status }) => status === 'ended'),
+    return (
+      !this.router.isBusy &&
+      this.living.every(
+        ({ requests, heldBlockCount, host }) =>
+          heldBlockCount === 0 &&
+          !host.scheduler.hasPendingBlockFrees() &&
+          !host.scheduler.hasPendingPushWork() &&
+          [...requests.values()].every(({ status }) => status === 'ended'),
+      )
     )
   }
 

@@ -103,6 +103,7 @@ export class RequestEnds {
     }
     request.computedTokenCount = end
     if (load !== null && this.#policy === 'fail') {
+      request.status = 'waiting'
       request.finishReason = 'failed'
       return
     }

@@ -157,6 +157,7 @@ export class ServingEngine {
     await host.handlePreemptions(meta)
     if (this.isHalted) return
     for (const request of preempted) {
+      this.auditor.note(`${this.name} ${request.id} is preempted`)
       this.pool.release(request.blocks, request.id)
       request.blocks = []
     }
@@ -165,7 +166,7 @@ export class ServingEngine {
     host.save(fences)
     const output = host.collect(this.#finishedIds)
     this.#finishedIds = new Set()
-    if (fences !== null) await this.#forward(plan, fences)
+    if (scheduled.length > 0) await this.#forward(plan, fences ?? [])
     if (this.isHalted) return
     host.scheduler.updateConnectorOutput(output)
     await this.#act(output)
@@ -173,8 +174,13 @@ export class ServingEngine {
     this.#drainInbox()
   }
 
-  #createFences(): ReadyFence[] {
-    return this.host.ranks.map(({ agent }) => agent.createFence())
+  /** Null when an agent is broken: it can't be told when the forward has ended, and starts nothing. */
+  #createFences(): ReadyFence[] | null {
+    try {
+      return this.host.ranks.map(({ agent }) => agent.createFence())
+    } catch {
+      return null
+    }
   }
 
   /** The modelled forward: its bytes are there when its time is over, and only then. */

@@ -1,0 +1,29 @@
+/**
+ * What a connector's package provides so that the suite can judge it: its factory, and what the suite can't
+ * guess. Everything else (time, memory, network, engines) belongs to the suite.
+ */
+import type { ConnectorFactory } from '../connector.ts'
+import { limits } from '../limits.ts'
+
+export interface ConnectorTarget {
+  readonly factory: ConnectorFactory
+  /** Of the connector, on every engine. Default none. */
+  readonly options?: Readonly<Record<string, unknown>>
+  /** The lease that these options give. */
+  readonly leaseDurationMs?: number
+  /** A producer's blocks are free this long after the last sign of a consumer. */
+  readonly releaseBoundMs?: number
+  /** Every request has ended this long after the last fault is over. */
+  readonly outcomeBoundMs?: number
+}
+
+export const completeTarget = (target: ConnectorTarget): Required<ConnectorTarget> => {
+  const leaseDurationMs = target.leaseDurationMs ?? limits.leaseDurationMs
+  return {
+    options: {},
+    leaseDurationMs,
+    releaseBoundMs: 1.25 * leaseDurationMs,
+    outcomeBoundMs: 2 * limits.transferDeadlineMs + 2 * limits.handshakeTimeoutMs,
+    ...target,
+  }
+}

@@ -1,0 +1,95 @@
+/** C2: nothing goes wrong. Bytes, lengths, local hits, both directions, many at once, little room. */
+import { assert } from '../agent/expect.ts'
+import type { ConnectorGroupRuns } from './clause-run.ts'
+
+export const straightPath: ConnectorGroupRuns<'C2'> = {
+  async 'C2.1'(context) {
+    const cluster = await context.open()
+    for (const promptTokenCount of [1, 3, 4, 5, 15, 16, 17, 64, 65, 130]) {
+      await context.serveWell(cluster, { promptTokenCount })
+    }
+    await context.settle(cluster)
+  },
+  async 'C2.2'(context) {
+    const cluster = await context.open({ engines: { freeMode: 'cached' } })
+    await context.serveWell(cluster, { prompt: 1, promptTokenCount: 16 })
+    const { consumer } = await context.serveWell(cluster, { prompt: 1, promptTokenCount: 40 })
+    assert.equal(consumer!.hitTokenCount, 16)
+    assert.equal(consumer!.externalTokenCount, 24)
+    await context.settle(cluster)
+  },
+  async 'C2.3'(context) {
+    const cluster = await context.openSlow({ producerCount: 2, consumerCount: 3 })
+    const journeys = Array.from({ length: 30 }, (_, index) =>
+      context.serve(cluster, {
+        promptTokenCount: 1 + ((index * 7) % 40),
+        producer: `p${index % 2}`,
+        consumer: `d${index % 3}`,
+      }),
+    )
+    await context.settle(cluster)
+    for (const journey of journeys) context.assertLoaded(journey)
+  },
+  async 'C2.4'(context) {
+    const cluster = await context.openSlow()
+    const journeys = Array.from({ length: 8 }, (_, index) => {
+      const [producer, consumer] = index % 2 === 0 ? ['p0', 'd0'] : ['d0', 'p0']
+      return context.serve(cluster, { producer: producer!, consumer: consumer! })
+    })
+    await context.settle(cluster)
+    for (const journey of journeys) context.assertLoaded(journey)
+  },
+  async 'C2.5'(context) {
+    const cluster = await context.open({ engines: { stepTokenCountMax: 8 } })
+    const journeys = [33, 40, 61].map((promptTokenCount) =>
+      context.serve(cluster, { promptTokenCount }),
+    )
+    await context.settle(cluster)
+    for (const journey of journeys) context.assertLoaded(journey)
+  },
+  async 'C2.6'(context) {
+    const engine = { p0: { blockCount: 14, stepTokenCountMax: 8 } }
+    const cluster = await context.open({ engine })
+    const journeys = [40, 40, 40].map((promptTokenCount) =>
+      context.serve(cluster, { promptTokenCount }),
+    )
+    await context.settle(cluster)
+    for (const journey of journeys) context.assertLoaded(journey)
+    const { transcript } = cluster.auditor
+    assert.ok(
+      transcript.some((line) => line.includes('is preempted')),
+      'nothing was preempted',
+    )
+  },
+  async 'C2.7'(context) {
+    const cluster = await context.openSlow({ engine: { d0: { blockCount: 10 } } })
+    const journeys = [30, 33, 20, 28].map((promptTokenCount) =>
+      context.serve(cluster, { promptTokenCount }),
+    )
+    await context.settle(cluster)
+    for (const journey of journeys) context.assertLoaded(journey)
+  },
+  async 'C2.8'(context) {
+    const cluster = await context.open()
+    const { consumer } = context.consume(cluster, null)
+    await context.settle(cluster)
+    assert.equal(consumer!.externalTokenCount, 0)
+    assert.equal(consumer!.returnedParams, null)
+    assert.equal(cluster.engine('d0').host.ranks[0]!.agent.counters().transfersPosted, 0)
+  },
+  async 'C2.9'(context) {
+    const engines = { freeMode: 'cached', blockCount: 24, stepTokenCountMax: 16 } as const
+    const cluster = await context.openSlow({ producerCount: 2, consumerCount: 2, engines })
+    for (let index = 0; index < 24; index += 1) {
+      context.serve(cluster, {
+        prompt: index % 7,
+        promptTokenCount: 1 + ((index * 7) % 40),
+        outputTokenCount: 4,
+        producer: `p${index % 2}`,
+        consumer: `d${(index >> 1) % 2}`,
+      })
+    }
+    await context.settle(cluster)
+    for (const { outcome } of cluster.router.journeys) assert.equal(outcome, 'done')
+  },
+}
