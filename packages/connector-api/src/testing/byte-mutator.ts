@@ -96,7 +96,7 @@ export function createByteMutator(options: ByteMutatorOptions): () => Uint8Array
     ...[truncate, remove, insert, repeat, splice],
   ]
   return () => {
-    let bytes = random.pick(corpus).slice()
+    let bytes: Uint8Array = random.pick(corpus).slice()
     for (let count = 1 + below(3); count > 0 && bytes.length > 0; count--) {
       bytes = random.pick(mutations)(bytes, random)
     }
