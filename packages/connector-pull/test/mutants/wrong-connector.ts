@@ -1,0 +1,43 @@
+/**
+ * What a mutant of the connector is: pull with one rule of the contract broken, from outside, and the clause
+ * of the suite that must notice. Helpers to break it.
+ */
+import type {
+  AgentListener,
+  Clock,
+  ConnectorFactory,
+  TransferAgent,
+  WorkerOutput,
+} from '@kvferry/connector-api'
+import type { ConnectorClauseId } from '@kvferry/connector-api/conformance'
+
+export interface WrongConnector {
+  readonly name: string
+  readonly clause: ConnectorClauseId
+  readonly factory: ConnectorFactory
+}
+
+export const nothing: WorkerOutput = { sent: [], received: [], failed: [] }
+
+/** Changes what the connector hears from its agent. */
+export const withListener = (
+  agent: TransferAgent,
+  change: (listener: AgentListener) => Partial<AgentListener>,
+): TransferAgent => ({
+  ...agent,
+  setListener(listener) {
+    const heard: AgentListener = {
+      onCompletions: (completions) => listener.onCompletions(completions),
+      onNotifications: (notifications) => listener.onNotifications(notifications),
+      onBroken: (error) => listener.onBroken(error),
+    }
+    agent.setListener({ ...heard, ...change(listener) })
+  },
+})
+
+/** Timers of a second and more never ring. */
+export const withoutLongTimers = (clock: Clock): Clock => ({
+  now: () => clock.now(),
+  after: (delayMs, callback) =>
+    delayMs < 1_000 ? clock.after(delayMs, callback) : clock.after(1e12, callback),
+})
