@@ -70,9 +70,10 @@ export class HostCore {
   counters(): Readonly<Record<string, number>> {
     this.#drainStats()
     const { events, divergences } = this.#replay
-    const { transfersDone, transfersFailed, bytesMoved } = this.#parts.agent.counters()
-    const own = { steps: this.#steps, events, divergences }
-    return { ...this.#latestCounters, transfersDone, transfersFailed, bytesMoved, ...own }
+    const { transfersDone, transfersFailed, transfersOpen, bytesMoved } =
+      this.#parts.agent.counters()
+    const agent = { transfersDone, transfersFailed, transfersOpen, bytesMoved }
+    return { ...this.#latestCounters, ...agent, steps: this.#steps, events, divergences }
   }
 
   /** No further step begins. Idempotent. */

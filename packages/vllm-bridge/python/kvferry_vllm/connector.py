@@ -29,7 +29,7 @@ from .kv_layout import block_tokens_of, describe_caches
 from .memfd_pool import MemfdPool
 from .scheduler_half import SchedulerHalf
 from .settings import read_settings, start_message
-from .step_metadata import HostFacts, Step
+from .step_metadata import HostFacts, HostNews, Step
 from .worker_half import WorkerHalf
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ class KVFerryHandshake(KVConnectorHandshakeMetadata):
 
 @dataclass
 class KVFerryWorkerNews(KVConnectorWorkerMetadata):
-    """The host changed: its facts, or None while there is none."""
-
-    facts: HostFacts | None
+    news: HostNews
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
         return other
@@ -145,7 +143,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
     ) -> None:
         handshake = metadata.get(0)
         if self._scheduler is not None and isinstance(handshake, KVFerryHandshake):
-            self._scheduler.set_host(handshake.facts)
+            self._scheduler.set_host(HostNews(handshake.facts, is_starting=False))
 
     # Scheduler half
 
@@ -188,7 +186,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
         timer.end_step()
         return self._build_connector_meta(scheduler_output)
 
-    @hook(lambda: KVFerryMetadata(Step(-2, [], [], [], None)))
+    @hook(lambda: KVFerryMetadata(Step(-2, [], [], [], None, False)))
     def _build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVFerryMetadata:
         assert self._scheduler is not None
         preempted = scheduler_output.preempted_req_ids
@@ -205,7 +203,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
             connector_output.finished_sending or (), connector_output.finished_recving or ()
         )
         if isinstance(news, KVFerryWorkerNews):
-            self._scheduler.set_host(news.facts)
+            self._scheduler.set_host(news.news)
 
     @hook(lambda: (False, None))
     def request_finished_all_groups(
@@ -276,12 +274,14 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
     def build_connector_worker_meta(self) -> KVFerryWorkerNews | None:
         if self._worker is None:
             return None
-        facts = self._worker.facts
         believed = self._connector_metadata
         if not isinstance(believed, KVFerryMetadata) or believed.step.index < 0:
             return None
-        is_known = believed.step.epoch == (None if facts is None else facts.epoch)
-        return None if is_known else KVFerryWorkerNews(facts)
+        news = self._worker.news
+        step = believed.step
+        epoch = None if news.facts is None else news.facts.epoch
+        is_known = (step.epoch, step.is_host_starting) == (epoch, news.is_starting)
+        return None if is_known else KVFerryWorkerNews(news)
 
     # Nothing happens layer by layer: loads are over before a request is scheduled, and nothing is saved.
 

@@ -15,7 +15,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from .limits import PARAMS_SIZE_BYTES_MAX
 from .pull_rules import NOTHING, Finish, Producer, PullRules
-from .step_metadata import Batch, Event, HostFacts, Step
+from .step_metadata import Batch, Event, HostNews, Step
 
 #: Stands for params that can't be JSON: every reader refuses it as malformed.
 UNREADABLE_PARAMS: Mapping[str, Any] = {"do_remote_prefill": "unreadable"}
@@ -37,6 +37,7 @@ class SchedulerHalf:
         self._block_tokens = block_tokens
         self._rules: PullRules | None = None
         self._epoch: str | None = None
+        self._is_host_starting = False
         self._lease_ms = 0.0
         self._batches: list[Batch] = []
         self._step_index = 0
@@ -48,8 +49,10 @@ class SchedulerHalf:
     def epoch(self) -> str | None:
         return self._epoch
 
-    def set_host(self, facts: HostFacts | None) -> None:
-        """A host became ready (`facts`), or there is none any more. Repeating the same is harmless."""
+    def set_host(self, news: HostNews) -> None:
+        """A host became ready, or there is none any more. Repeating the same is harmless."""
+        self._is_host_starting = news.is_starting
+        facts = news.facts
         epoch = None if facts is None else facts.epoch
         if epoch == self._epoch:
             return
@@ -159,14 +162,16 @@ class SchedulerHalf:
     def build_step(self, scheduled: list[str], preempted: list[str]) -> Step:
         """Drains: nothing is told twice."""
         batches, self._batches = self._batches, []
-        step = Step(self._step_index, scheduled, preempted, batches, self._epoch)
+        step = Step(
+            self._step_index, scheduled, preempted, batches, self._epoch, self._is_host_starting
+        )
         self._step_index += 1
         return step
 
     @property
     def has_pending(self) -> bool:
-        """An idle engine must go on stepping: events wait for a step, or blocks for a report."""
-        if self._batches:
+        """An idle engine must go on stepping: events or a host's start wait for a step, or blocks for a report."""
+        if self._batches or self._is_host_starting:
             return True
         return self._rules is not None and self._rules.has_pending_block_frees
 

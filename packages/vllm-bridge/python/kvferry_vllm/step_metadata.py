@@ -28,8 +28,9 @@ class Step:
     scheduled: list[str]
     preempted: list[str]
     batches: list[Batch]
-    #: The life of the host that the scheduler half believes in; None: it believes in none.
+    #: What the scheduler half believes of the host: its life (None: there is none), and whether one is coming.
     epoch: str | None
+    is_host_starting: bool
 
 
 @dataclass(frozen=True)
@@ -45,3 +46,12 @@ class HostFacts:
     handoff_key: bytes = field(repr=False)
     lease_ms: float
     recompute_threshold: int
+
+
+@dataclass(frozen=True)
+class HostNews:
+    """The worker half's word about its host, when it differs from what the scheduler half believes."""
+
+    facts: HostFacts | None
+    #: There is none, but one is coming: an idle engine goes on stepping, or it would not hear of it.
+    is_starting: bool

@@ -18,7 +18,7 @@ from typing import Any, Callable, Iterable, Sequence
 from . import limits
 from .handoff import decode_rank_metadata
 from .host_process import HostProcess, Message
-from .step_metadata import Event, HostFacts, Step
+from .step_metadata import Event, HostFacts, HostNews, Step
 
 logger = logging.getLogger("vllm.kvferry")
 
@@ -85,6 +85,11 @@ class WorkerHalf:
     def facts(self) -> HostFacts | None:
         """Of the host that is ready now."""
         return self._facts if self._host is not None and self._host.is_open else None
+
+    @property
+    def news(self) -> HostNews:
+        facts = self.facts
+        return HostNews(facts, is_starting=self._host is not None and facts is None)
 
     def start(self) -> HostFacts:
         """Starts the first host and waits until it's ready.
@@ -171,7 +176,8 @@ class WorkerHalf:
             self._host.send({"t": "ping"})
             for message in self._host.wait_for(lambda m: m.get("t") == "pong", self._timeouts.answer):
                 self._handle(message)
-        return dict(self.counters)
+        pid = self._host.pid if self._host is not None and self._facts is not None else 0
+        return {**self.counters, "hostPid": pid}
 
     # What vLLM waits for
 

@@ -1,0 +1,164 @@
+"""Hosts that die or stop in the middle of a load: the request fails or is computed, and the engine lives.
+
+"The middle" is made, not hoped for: over TCP a READ needs the producer's host, so while that one is
+stopped (SIGSTOP) the consumer's READ stays open for as long as the test wants.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import contextmanager
+from typing import Iterator
+
+from checks import Checks, equal
+from engines import Engine
+from router import OUTPUT_COUNT, disaggregated, new_id, prefill, prompt_of
+
+Expected = dict[str, list[int]]
+LENGTH = 700
+
+
+def _host_pid(engine: Engine) -> int:
+    """Of a host that is ready. Over TCP, UCX may end a producer's host whose reader died; it comes back."""
+    engine.wait_until("a host is ready", lambda: engine.call("describe")["hostPid"] != 0)
+    return int(engine.call("describe")["hostPid"])
+
+
+@contextmanager
+def _stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+
+def _is_idle(engine: Engine) -> None:
+    """Nothing holds blocks any more: no request, no lease, no transfer."""
+    engine.wait_until("blocks come back", lambda: engine.call("requests")["open"] == 0)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+@contextmanager
+def _open_read(producer: Engine, consumer: Engine, prompt: str) -> Iterator[str]:
+    """A request of D whose READ is posted and can't end before this context does."""
+    _host_pid(producer)
+    warm = prompt_of(20)  # the two hosts know each other: a stopped one would answer no handshake
+    consumer.ask(new_id("d"), warm, 1, prefill(producer, warm))
+    handoff = prefill(producer, prompt)
+    done = consumer.call("describe")["transfersDone"]
+    with _stopped(_host_pid(producer)):
+        request_id = new_id("d")
+        consumer.submit(request_id, prompt, OUTPUT_COUNT, handoff)
+        consumer.wait_until(
+            "a READ is open",
+            lambda: consumer.call("describe")["transfersOpen"] == 1,
+        )
+        equal(consumer.call("describe")["transfersDone"], done, "READs that ended")
+        yield request_id
+
+
+def _restarted(engine: Engine, old_pid: int) -> None:
+    engine.wait_until("another host is ready", lambda: engine.call("describe")["hostPid"] not in (0, old_pid))
+
+
+def consumer_host_killed(checks: Checks, producer: Engine, consumer: Engine, policy: str, expected: Expected) -> None:
+    engines = (producer, consumer)
+    with checks.check(f"control, {policy}: a load over TCP without a fault", engines):
+        _host_pid(producer)
+        prompt = prompt_of(LENGTH)
+        equal(disaggregated(producer, consumer, prompt).tokens, expected[prompt], "tokens")
+    with checks.check(f"D's host killed in the middle of a READ, {policy}", engines):
+        prompt = prompt_of(1400)
+        host = _host_pid(consumer)
+        with _open_read(producer, consumer, prompt) as request_id:
+            os.kill(host, signal.SIGKILL)
+            answer = consumer.wait(request_id)
+        if policy == "recompute":
+            equal((answer.reason, answer.tokens), ("length", expected[prompt]), "answer")
+        else:
+            equal((answer.reason, answer.tokens), ("error", []), "answer")
+    with checks.check(f"D's engine lives on after it, {policy}: the next request has the right text", engines):
+        prompt = prompt_of(1000)
+        equal(consumer.ask(new_id("d"), prompt, OUTPUT_COUNT).tokens, expected[prompt], "tokens alone")
+        _restarted(consumer, host)
+        _host_pid(producer)
+        prompt = prompt_of(500)
+        equal(disaggregated(producer, consumer, prompt).tokens, expected[prompt], "tokens")
+        described = consumer.call("describe")
+        equal((described["hostDeaths"], described["loadsDone"]), (1, 1), "deaths, loads of the new host")
+
+
+def consumer_host_stopped(checks: Checks, producer: Engine, consumer: Engine) -> None:
+    with checks.check("D's host stopped in the middle of a READ: it's killed, reaped, and the prompt computed", (producer, consumer)):
+        prompt = prompt_of(1400, seed=2)
+        alone = consumer.ask(new_id("d"), prompt, OUTPUT_COUNT).tokens
+        host = _host_pid(consumer)
+        with _open_read(producer, consumer, prompt) as request_id, _stopped(host):
+            answer = consumer.wait(request_id)
+        equal((answer.reason, answer.tokens), ("length", alone), "answer")
+        equal(_is_alive(host), False, "the stopped host lives")
+        _restarted(consumer, host)
+
+
+def aborted_load(checks: Checks, producer: Engine, consumer: Engine) -> None:
+    with checks.check("a request aborted in the middle of its READ: its blocks stay until the READ has ended", (producer, consumer)):
+        _is_idle(consumer)
+        before = consumer.call("requests")
+        prompt = prompt_of(1400, seed=3)
+        with _open_read(producer, consumer, prompt) as request_id:
+            consumer.abort(request_id)
+            time.sleep(0.3)  # the engine goes on stepping meanwhile
+            equal(consumer.call("requests")["open"], 1, "requests that hold blocks")
+        consumer.wait_until("blocks come back", lambda: consumer.call("requests") == before)
+
+
+def producer_host_killed(checks: Checks, producer: Engine, consumer: Engine, lease_s: float, expected: Expected) -> None:
+    engines = (producer, consumer)
+    with checks.check("P's host killed while it holds a lease: D computes, P keeps the blocks for the lease's time", engines):
+        _is_idle(producer)
+        _host_pid(producer)
+        before = producer.call("requests")
+        prompt = prompt_of(321)
+        handoff = prefill(producer, prompt)
+        host = _host_pid(producer)
+        os.kill(host, signal.SIGKILL)
+        killed_at = time.monotonic()
+        answer = consumer.ask(new_id("d"), prompt, OUTPUT_COUNT, handoff)
+        equal((answer.reason, answer.tokens), ("length", expected[prompt]), "answer")
+        producer.wait_until("blocks come back", lambda: producer.call("requests") == before)
+        if time.monotonic() - killed_at < lease_s:
+            raise AssertionError("the blocks were free before a reader's lease could have ended")
+    with checks.check("P's engine lives on after it", engines):
+        _restarted(producer, host)
+        prompt = prompt_of(200)
+        equal(disaggregated(producer, consumer, prompt).tokens, expected[prompt], "tokens")
+
+
+def nothing_is_left(checks: Checks, producer: Engine, consumer: Engine, files: set[str]) -> None:
+    """Ends both engines: one in order, one by force."""
+    hosts = [_host_pid(producer), _host_pid(consumer)]
+    with checks.check("no hook failed, and shim and connector agreed on every answer", (producer, consumer)):
+        for engine in (producer, consumer):
+            described = engine.call("describe")
+            equal((described["hookFailures"], described["divergences"]), (0, 0), engine.name)
+    with checks.check("an engine that ends takes its host with it", (producer,)):
+        equal(producer.stop(), 0, "exit status of P")
+        equal(_is_alive(hosts[0]), False, "P's host lives")
+    with checks.check("so does an engine that is killed", (consumer,)):
+        consumer.kill()
+        consumer.wait_until("the host ends", lambda: not _is_alive(hosts[1]))
+    with checks.check("nothing is left in shared memory"):
+        equal(set(os.listdir("/dev/shm")) - files, set(), "files")

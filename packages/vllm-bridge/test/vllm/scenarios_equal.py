@@ -1,0 +1,110 @@
+"""Texts of P + D equal those of one engine, whatever the length; what is malformed is computed, not loaded."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any, Callable
+
+from checks import Checks, equal
+from engines import Engine, Params
+from router import LENGTHS, OUTPUT_COUNT, disaggregated, new_id, prefill, prompt_of
+
+StartEngine = Callable[..., Engine]
+#: The promise of the product: engine-thread time inside our hooks, per step.
+HOOK_P50_US_MAX = 100.0
+
+
+def equal_texts(checks: Checks, start: StartEngine, block_size: int, expected: dict[str, list[int]]) -> None:
+    """`expected` collects what the single engine says, for the scenarios after this one."""
+    single = start("s", None, block_size=block_size)
+    producer = start("p", {"kv_role": "kv_producer"}, block_size=block_size)
+    consumer = start("d", {"kv_role": "kv_consumer"}, block_size=block_size)
+    engines = (single, producer, consumer)
+    try:
+        for engine in engines:
+            engine.wait_ready()
+        empty = [engine.call("requests") for engine in (producer, consumer)]
+        for length in LENGTHS:
+            prompt = prompt_of(length)
+            expected[prompt] = single.ask(new_id("s"), prompt, OUTPUT_COUNT).tokens
+            with checks.check(f"block size {block_size}: {length} tokens", engines):
+                answer = disaggregated(producer, consumer, prompt)
+                equal(answer.tokens, expected[prompt], "tokens")
+                equal(answer.reason, "length", "end")
+        with checks.check(f"block size {block_size}: eight at a time, partly in D's prefix cache", engines):
+            _at_once(single, producer, consumer)
+        with checks.check(f"block size {block_size}: every block was moved by NIXL, and is free again", engines):
+            _accounts(producer, consumer, empty)
+        with checks.check(f"block size {block_size}: engine thread in hooks, p50 at most {HOOK_P50_US_MAX:.0f} us", engines):
+            _hook_times(producer, consumer)
+    finally:
+        for engine in engines:
+            engine.stop()
+
+
+def _at_once(single: Engine, producer: Engine, consumer: Engine) -> None:
+    """Prompts that share a prefix of many blocks, then differ: D loads what it doesn't have."""
+    prompts = [prompt_of(400) + prompt_of(10 + 60 * index, seed=1) for index in range(8)]
+    prompts[7] = prompts[6]  # all but the last token in D's cache, or in flight
+    ids = []
+    for prompt in prompts:
+        handoff = prefill(producer, prompt)
+        ids.append(new_id("d"))
+        consumer.submit(ids[-1], prompt, OUTPUT_COUNT, handoff)
+    for request_id, prompt in zip(ids, prompts):
+        answer = consumer.wait(request_id)
+        alone = single.ask(new_id("s"), prompt, OUTPUT_COUNT).tokens
+        equal(answer.tokens, alone, f"tokens of {request_id}")
+
+
+def _accounts(producer: Engine, consumer: Engine, empty: list[Params]) -> None:
+    producer.wait_until("blocks come back", lambda: producer.call("requests") == empty[0])
+    equal(consumer.call("requests"), empty[1], "D's requests and blocks")
+    p, d = producer.call("describe"), consumer.call("describe")
+    count = len(LENGTHS) + 8
+    equal(p["leasesGranted"], count, "leases")
+    equal(p["leasesRead"] + p["leasesReleased"], count, "leases ended by the reader")
+    equal(d["loadsDone"] + d["releasesSent"], count, "loads and releases")
+    equal(d["transfersDone"], d["loadsDone"], "NIXL transfers")
+    if d["bytesMoved"] < 100_000_000 // 8:
+        raise AssertionError(f"only {d['bytesMoved']} bytes were moved")
+    for counters in (p, d):
+        wrong = ("divergences", "hookFailures", "hostDeaths", "messagesRefused")
+        equal({name: counters[name] for name in wrong}, dict.fromkeys(wrong, 0), "counters")
+
+
+def _hook_times(producer: Engine, consumer: Engine) -> None:
+    samples: list[int] = producer.call("hooks") + consumer.call("hooks")
+    us = sorted(sample / 1_000 for sample in samples)
+    p50, p99 = statistics.median(us), us[int(0.99 * len(us))]
+    print(
+        f"engine thread inside our hooks, us per step: p50 {p50:.1f}, p90 {us[int(0.9 * len(us))]:.1f}, "
+        f"p99 {p99:.1f}, max {us[-1]:.0f} ({len(us)} steps)"
+    )
+    if p50 > HOOK_P50_US_MAX:
+        raise AssertionError(f"p50 is {p50:.1f} us")
+
+
+def malformed_params(checks: Checks, producer: Engine, consumer: Engine, expected: dict[str, list[int]]) -> None:
+    """Anybody can send params: nothing of them is promised to the scheduler before they're checked."""
+    prompt = prompt_of(150)
+    good = prefill(producer, prompt)
+    changes: dict[str, Any] = {
+        "a missing engine id": {"remote_engine_id": None},
+        "no blocks": {"remote_block_ids": [[]]},
+        "blocks of another prompt": {"remote_block_ids": [good["remote_block_ids"][0][:-1]]},
+        "two groups": {"remote_block_ids": [[1], [2]]},
+        "another wire version": {"wire_version": 1},
+        "a port that is none": {"remote_port": 70_000},
+        "a number where a flag stands": {"do_remote_prefill": 1},
+        "not a number": {"remote_lease_deadline_ms": float("nan")},
+        "bytes": {"remote_signature": b"\x00"},
+    }
+    for name, change in changes.items():
+        with checks.check(f"malformed params, {name}: computed, not loaded", (consumer,)):
+            answer = consumer.ask(new_id("d"), prompt, OUTPUT_COUNT, {**good, **change})
+            equal(answer.tokens, expected[prompt], "tokens")
+    with checks.check("a forged handoff (another block, well-formed): the load fails, the text is right", (consumer,)):
+        ids = [block + 1 for block in good["remote_block_ids"][0]]
+        answer = consumer.ask(new_id("d"), prompt_of(150), OUTPUT_COUNT, {**good, "remote_block_ids": [ids]})
+        equal(answer.tokens, expected[prompt], "tokens")
