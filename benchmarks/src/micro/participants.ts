@@ -14,6 +14,7 @@ export const sharedVariables: Readonly<Record<string, string>> = Object.fromEntr
     UCX_DEBUG_SIGNO: '0',
     UCX_HANDLE_ERRORS: 'none',
     UCX_NET_DEVICES: 'lo',
+    UCX_MEM_EVENTS: 'n',
     UCX_WARN_UNUSED_ENV_VARS: 'n',
     UCX_PROTO_INFO: 'y',
   }).map(([name, value]) => [name, process.env[name] ?? value]),

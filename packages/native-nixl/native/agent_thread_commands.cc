@@ -5,6 +5,7 @@
 
 #include "agent_thread.h"
 #include "metadata_name.h"
+#include "plugin_load.h"
 
 namespace kvferry {
 namespace {
@@ -27,7 +28,12 @@ Result AgentThread::start() {
     }
     const NixlParams params(api(), handle);
     status = api().create_backend(agent_.get(), name.c_str(), params.get(), &handle);
-    if (status != kNixlSuccess) return Result::nixlFailure("create_backend", status, name);
+    if (status != kNixlSuccess) {
+      const std::string problem = pluginLoadProblem(api().path, name);
+      if (problem.empty()) return Result::nixlFailure("create_backend", status, name);
+      return Result::failure(Status::kUnavailable, "plugin",
+                             "the plugin " + name + " doesn't load: " + problem);
+    }
     backends_.emplace_back(api(), handle);
   }
   status = api().create_notif_map(&handle);

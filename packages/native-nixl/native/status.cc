@@ -1,4 +1,4 @@
-// Names of statuses, ours and the library's, for messages, logs and tests.
+// Names of statuses: ours as binding.ts declares them (`NativeStatus`), and the library's.
 #include "status.h"
 
 namespace kvferry {
@@ -8,9 +8,9 @@ const char* statusName(Status status) noexcept {
     case Status::kOk:
       return "ok";
     case Status::kOutOfRange:
-      return "out of range";
+      return "outOfRange";
     case Status::kInvalidHandle:
-      return "invalid handle";
+      return "invalidHandle";
     case Status::kLimit:
       return "limit";
     case Status::kClosed:
@@ -18,9 +18,9 @@ const char* statusName(Status status) noexcept {
     case Status::kBusy:
       return "busy";
     case Status::kMessageInvalid:
-      return "message invalid";
+      return "messageInvalid";
     case Status::kPeerMismatch:
-      return "peer mismatch";
+      return "peerMismatch";
     case Status::kDeadline:
       return "deadline";
     case Status::kNixl:
@@ -30,7 +30,7 @@ const char* statusName(Status status) noexcept {
     case Status::kBroken:
       return "broken";
   }
-  return "unknown";
+  return "broken";
 }
 
 const char* nixlStatusName(int status) noexcept {

@@ -35,7 +35,7 @@ enum class [[nodiscard]] Status : uint8_t {
   kBroken,
 };
 
-/** Stable name for logs and tests, for example "out of range". */
+/** The name that binding.ts declares (`NativeStatus`), for example "outOfRange". */
 const char* statusName(Status status) noexcept;
 
 /** "SUCCESS", "BACKEND", ... for a return value of the C API; "UNKNOWN" for others. */

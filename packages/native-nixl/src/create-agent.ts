@@ -14,7 +14,7 @@ export interface CreateNixlAgentOptions {
   readonly name: string
   /** Default: KVFERRY_NIXL_LIBRARY, then KVFERRY_NIXL_DIR, then where `kvferry-nixl install` puts it. */
   readonly libraryPath?: string | null
-  /** Default: UCX. */
+  /** Names of NIXL plugins, whichever the library has (LIBFABRIC, …). Default: UCX. */
   readonly backends?: readonly string[]
   /**
    * Variables for UCX and NIXL, for example `UCX_TLS`. Set where the process doesn't have them yet, by
@@ -27,7 +27,8 @@ export interface CreateNixlAgentOptions {
 
 /**
  * @throws RangeError for the name; ConnectorError ERR_NIXL_UNAVAILABLE (no addon, no library, not
- *   loadable), ERR_NIXL (the library refused, for example an unknown backend).
+ *   loadable, or a plugin that doesn't load: the message names the library that is missing), ERR_NIXL
+ *   (the library refused).
  */
 export async function createNixlAgent(options: CreateNixlAgentOptions): Promise<TransferAgent> {
   if (typeof options.name !== 'string') throw new TypeError('name must be a string')

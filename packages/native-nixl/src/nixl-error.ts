@@ -88,7 +88,9 @@ export function operatingError(failure: NativeFailure, context: FailureContext):
     case 'unavailable':
       return nixlUnavailable(
         `NIXL can't be used: ${failure.detail}`,
-        'Run "npx kvferry-nixl doctor" to see what is missing, or "npx kvferry-nixl install" to fetch it',
+        failure.operation === 'plugin'
+          ? 'Install the library that is missing, or leave the plugin out of "nixl.backends"; "npx kvferry-nixl install" keeps only what UCX needs, so for other plugins name a whole NIXL in KVFERRY_NIXL_LIBRARY'
+          : 'Run "npx kvferry-nixl doctor" to see what is missing, or "npx kvferry-nixl install" to fetch it',
       )
     case 'nixl':
     case 'broken':

@@ -2,45 +2,10 @@
 
 namespace kvferry {
 
-namespace {
-
-/** The names that binding.ts declares (`NativeStatus`). */
-const char* statusKey(Status status) {
-  switch (status) {
-    case Status::kOk:
-      return "ok";
-    case Status::kOutOfRange:
-      return "outOfRange";
-    case Status::kInvalidHandle:
-      return "invalidHandle";
-    case Status::kLimit:
-      return "limit";
-    case Status::kClosed:
-      return "closed";
-    case Status::kBusy:
-      return "busy";
-    case Status::kMessageInvalid:
-      return "messageInvalid";
-    case Status::kPeerMismatch:
-      return "peerMismatch";
-    case Status::kDeadline:
-      return "deadline";
-    case Status::kNixl:
-      return "nixl";
-    case Status::kUnavailable:
-      return "unavailable";
-    case Status::kBroken:
-      return "broken";
-  }
-  return "broken";
-}
-
-}  // namespace
-
 Napi::Value resultValue(Napi::Env env, const Result& result) {
   if (result.ok()) return env.Null();
   Napi::Object object = Napi::Object::New(env);
-  object.Set("status", statusKey(result.status));
+  object.Set("status", statusName(result.status));
   object.Set("operation", result.operation);
   object.Set("nixl", nixlStatusName(result.nixl));
   object.Set("limit", result.limit);
