@@ -10,10 +10,15 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const api = '@kvferry/connector-api'
 const leaves = ['@kvferry/connector-pull', '@kvferry/native-nixl', '@kvferry/runtime']
 
+/** Binaries only; the package that loads them is the only one that knows them. */
+const platforms = ['@kvferry/native-nixl-linux-x64']
+
 /** Package → workspace packages it may depend on. Leaves never see one another; only the last ones assemble. */
 const arrows = {
   [api]: [],
+  ...Object.fromEntries(platforms.map((name) => [name, []])),
   ...Object.fromEntries(leaves.map((name) => [name, [api]])),
+  '@kvferry/native-nixl': [api, ...platforms],
   '@kvferry/router': [api, '@kvferry/runtime'],
   '@kvferry/reference-engine': [api, ...leaves],
   '@kvferry/vllm-bridge': [api, ...leaves],
@@ -75,7 +80,11 @@ for (const folder of folders) {
     report(`${manifest.name} is not in the table of scripts/check-packages.mjs`)
     continue
   }
-  const dependencies = { ...manifest.dependencies, ...manifest.devDependencies }
+  const dependencies = {
+    ...manifest.dependencies,
+    ...manifest.optionalDependencies,
+    ...manifest.devDependencies,
+  }
   for (const [name, version] of Object.entries(dependencies)) {
     if (name.startsWith('@kvferry/')) {
       if (!allowed.includes(name)) report(`must not depend on ${name}`)
@@ -85,7 +94,11 @@ for (const folder of folders) {
     }
   }
   if (!manifest.private) {
-    for (const file of ['README.md', 'tsup.config.ts', 'tsconfig.json', 'vitest.config.ts']) {
+    const configurations = ['tsup.config.ts', 'tsconfig.json', 'vitest.config.ts']
+    for (const file of [
+      'README.md',
+      ...(platforms.includes(manifest.name) ? [] : configurations),
+    ]) {
       if (!existsSync(join(root, folder, file))) report(`lacks ${file}`)
     }
     if (manifest.type !== 'module' || manifest.sideEffects !== false)

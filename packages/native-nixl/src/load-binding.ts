@@ -4,15 +4,30 @@
  */
 import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { NativeBinding } from './binding.ts'
 import { nixlUnavailable } from './nixl-error.ts'
 
 let loaded: NativeBinding | null = null
 
-/** Both src/ and dist/ lie one folder below the package, where the build puts the addon. */
+const require = createRequire(import.meta.url)
+const platform = `${process.platform}-${process.arch}`
+
+/**
+ * In this order: another build that was named (a sanitizer's), what the build of a clone made (src/ and
+ * dist/ both lie one folder below the package), and the package of this platform that npm installed.
+ */
 function addonPath(): string {
-  return fileURLToPath(new URL('../build/Release/kvferry_nixl.node', import.meta.url))
+  const named = process.env['KVFERRY_NATIVE_ADDON']
+  if (named) return resolve(named)
+  const built = fileURLToPath(new URL('../build/Release/kvferry_nixl.node', import.meta.url))
+  if (existsSync(built)) return built
+  try {
+    return require.resolve(`@kvferry/native-nixl-${platform}/kvferry_nixl.node`)
+  } catch {
+    return built
+  }
 }
 
 /** @throws ConnectorError ERR_NIXL_UNAVAILABLE when there is no addon for this machine. */
@@ -21,17 +36,17 @@ export function loadBinding(): NativeBinding {
   const path = addonPath()
   if (!existsSync(path)) {
     throw nixlUnavailable(
-      'The native addon of @kvferry/native-nixl is not built',
-      'Build it with "npm run setup" in the repository (needs a C++ compiler)',
+      `There is no native addon of @kvferry/native-nixl for ${platform}`,
+      `Install @kvferry/native-nixl-${platform} (npm leaves it out with --omit=optional), or in a clone of the repository run "npm run setup" (needs a C++ compiler)`,
       { searched: [path] },
     )
   }
   try {
-    loaded = createRequire(import.meta.url)(path) as NativeBinding
+    loaded = require(path) as NativeBinding
   } catch (error) {
     throw nixlUnavailable(
       `The native addon ${path} can't be loaded: ${(error as Error).message}`,
-      'Build it again on this machine with "npm run setup"',
+      'Build it on this machine: "npm run setup" in a clone of the repository',
       { searched: [path], cause: error },
     )
   }
