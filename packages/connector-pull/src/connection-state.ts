@@ -32,6 +32,8 @@ export interface PeerLink {
   readonly handoffKey: Uint8Array
   readonly leaseDurationMs: number
   readonly clock: PeerClock
+  /** How the peer lays its blocks out. */
+  readonly facts: PeerFacts
 }
 
 export type ConnectionState =
@@ -73,6 +75,7 @@ export type ConnectionEffect =
   | {
       readonly kind: 'add'
       readonly association: Association
+      readonly facts: PeerFacts
       readonly grant: HandshakeGrant
       readonly clock: PeerClock
     }
@@ -201,7 +204,7 @@ function exchanged(
   if (grant !== null && clock !== null && compareFacts(context.facts, reply.facts) === null) {
     return {
       state: { kind: 'adding', association },
-      effects: [{ kind: 'add', association, grant, clock }],
+      effects: [{ kind: 'add', association, facts: reply.facts, grant, clock }],
     }
   }
   return {

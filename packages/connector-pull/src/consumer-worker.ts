@@ -6,7 +6,6 @@
 import type {
   AnyConnectorError,
   BlockIds,
-  BlockTableHandle,
   RequestId,
   TransferCompletion,
   WorkerComponents,
@@ -21,6 +20,7 @@ import type { Handoff } from './metadata.ts'
 import type { PullOptions } from './options.ts'
 import { PeerConnections } from './peer-connections.ts'
 import type { PullCounters } from './pull-counters.ts'
+import type { LocalCache } from './read-plan.ts'
 import { ReleaseQueue } from './release-queue.ts'
 
 export interface ConsumerOptions {
@@ -28,9 +28,7 @@ export interface ConsumerOptions {
   readonly counters: PullCounters
   readonly options: PullOptions
   readonly facts: PeerFacts
-  readonly table: BlockTableHandle
-  /** Blocks of the pool. */
-  readonly blockCount: number
+  readonly cache: LocalCache
   readonly tpRank: number
 }
 
@@ -73,11 +71,8 @@ export class ConsumerWorker {
     this.#leases = new LeaseKeeper({ components, counters, tpRank, leaseDurationMs })
     this.#releases = new ReleaseQueue(components, counters, tpRank)
     const parts = { peers: this.#peers, leases: this.#leases, releases: this.#releases }
-    const { blockCount, table } = init
-    this.#loads = new LoadTable({
-      ...{ components, counters, options, tpRank, table, blockCount },
-      ...parts,
-    })
+    const { cache } = init
+    this.#loads = new LoadTable({ components, counters, options, tpRank, cache, ...parts })
   }
 
   get results(): LoadResults {
@@ -142,6 +137,7 @@ export class ConsumerWorker {
         this.#components.logger.warn(`READs are open at shutdown: ${error.message}`)
       }
     }
+    await this.#loads.settle()
     await this.#peers.close()
   }
 

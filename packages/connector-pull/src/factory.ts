@@ -23,7 +23,7 @@ export const pullCapabilities: ConnectorCapabilities = {
   isProgressive: false,
   tensorParallel: 'single',
   groupCountMax: 1,
-  supportsDifferentBlockSizes: false,
+  supportsDifferentBlockSizes: true,
   supportsLora: false,
   supportsMultimodal: false,
   supportsParallelSampling: false,

@@ -10,6 +10,8 @@ import { pullLimits } from './limits.ts'
 export interface RegionFacts {
   readonly name: string
   readonly blockSizeBytes: number
+  /** Where parts of blocks are read. It need not agree. */
+  readonly blockStrideBytes: number
 }
 
 export interface PeerFacts {
@@ -36,6 +38,8 @@ const countFields = [
   'tpSize',
   'ppSize',
 ] as const
+/** These need not be equal: blocks of one side must be whole numbers of the other's. */
+const equalFields = [...textFields, ...countFields.filter((field) => field !== 'blockTokens')]
 
 /** A field in which two engines differ, with both values. */
 export interface FactMismatch {
@@ -57,44 +61,50 @@ export function factsOf(caches: KvCacheLayout, rank: Rank): PeerFacts {
     blockTokens: caches.blockTokens,
     tpSize: rank.tpSize,
     ppSize: rank.ppSize,
-    regions: caches.regions.map(({ name, blockSizeBytes }) => ({ name, blockSizeBytes })),
+    regions: caches.regions.map(({ name, blockSizeBytes, blockStrideBytes }) => ({
+      name,
+      blockSizeBytes,
+      blockStrideBytes,
+    })),
   }
 }
 
 /** The first difference, or null. Cheap causes of the others come first (the model before its layers). */
 export function compareFacts(local: PeerFacts, remote: PeerFacts): FactMismatch | null {
-  for (const field of [...textFields, ...countFields]) {
-    if (local[field] !== remote[field]) {
-      return { field, local: String(local[field]), remote: String(remote[field]) }
-    }
-  }
+  const differing = equalFields.find((field) => local[field] !== remote[field])
+  if (differing !== undefined) return mismatch(differing, local[differing], remote[differing])
+  const [ours, theirs] = [local.blockTokens, remote.blockTokens]
+  if (ours % theirs !== 0 && theirs % ours !== 0) return mismatch('blockTokens', ours, theirs)
   if (local.regions.length !== remote.regions.length) {
-    return {
-      field: 'regionCount',
-      local: String(local.regions.length),
-      remote: String(remote.regions.length),
-    }
+    return mismatch('regionCount', local.regions.length, remote.regions.length)
   }
   for (const [index, region] of local.regions.entries()) {
     const other = remote.regions[index]!
-    for (const field of ['name', 'blockSizeBytes'] as const) {
-      if (region[field] !== other[field]) {
-        return {
-          field: `regions[${index}].${field}`,
-          local: String(region[field]),
-          remote: String(other[field]),
-        }
-      }
+    if (region.name !== other.name) {
+      return mismatch(`regions[${index}].name`, region.name, other.name)
+    }
+    // As many bytes for a token: block sizes may differ.
+    if (region.blockSizeBytes * theirs !== other.blockSizeBytes * ours) {
+      const field = `regions[${index}].blockSizeBytes`
+      return mismatch(field, region.blockSizeBytes, other.blockSizeBytes)
     }
   }
   return null
 }
 
+const mismatch = (
+  field: string,
+  local: string | number,
+  remote: string | number,
+): FactMismatch => ({ field, local: String(local), remote: String(remote) })
+
 export function writeFacts(writer: ByteWriter, facts: PeerFacts): void {
   for (const field of textFields) writer.string(facts[field])
   for (const field of countFields) writer.u32(facts[field])
   writer.u32(facts.regions.length)
-  for (const region of facts.regions) writer.string(region.name).u32(region.blockSizeBytes)
+  for (const { name, blockSizeBytes, blockStrideBytes } of facts.regions) {
+    writer.string(name).u32(blockSizeBytes).f64(blockStrideBytes)
+  }
 }
 
 /** @throws ConnectorError ERR_KV_MESSAGE_INVALID. */
@@ -105,7 +115,8 @@ export function readFacts(reader: ByteReader): PeerFacts {
   const regions: RegionFacts[] = []
   for (let index = 0; index < regionCount; index++) {
     const name = reader.string(pullLimits.factSizeBytesMax)
-    regions.push({ name, blockSizeBytes: reader.u32() })
+    const blockSizeBytes = reader.u32()
+    regions.push({ name, blockSizeBytes, blockStrideBytes: reader.f64() })
   }
   return { ...Object.fromEntries([...texts, ...counts]), regions } as PeerFacts
 }

@@ -1,11 +1,17 @@
 /**
  * What the consumer's worker half checks of a handoff once it knows the producer's key and clock, before
- * anything is read or given back on its word. Pure.
+ * anything is read or given back on its word.
  */
-import { ConnectorError, type AnyConnectorError, type Instant } from '@kvferry/connector-api'
+import {
+  ConnectorError,
+  type AnyConnectorError,
+  type Instant,
+  type WorkerComponents,
+} from '@kvferry/connector-api'
 import type { PeerLink } from './connection-state.ts'
 import { isHandoffSigned } from './handoff-signature.ts'
 import type { Handoff } from './metadata.ts'
+import type { PullCounters } from './pull-counters.ts'
 
 /** ERR_KV_UNAUTHORISED when that life of that producer did not write it, or another wrote into it. */
 export function forgeryError(
@@ -32,4 +38,10 @@ export function expiryError(
   const { requestId } = remote
   const message = `the lease of the handoff ended ${Math.round(-leftMs)} ms ago`
   return new ConnectorError('ERR_KV_LEASE_EXPIRED', message, { requestId })
+}
+
+/** One that somebody made up or changed was refused. */
+export function countForgery({ metrics }: WorkerComponents, counters: PullCounters): void {
+  counters.add('messagesRefused')
+  metrics.add('kv_messages_refused_total', 1, { where: 'handoff' })
 }

@@ -50,8 +50,13 @@ export async function exchange(
 export async function addPeer(
   agent: TransferAgent,
   association: Association,
-  { grant, clock }: { readonly grant: HandshakeGrant; readonly clock: PeerClock },
+  agreed: {
+    readonly facts: PeerFacts
+    readonly grant: HandshakeGrant
+    readonly clock: PeerClock
+  },
 ): Promise<ConnectionEvent> {
+  const { clock, facts, grant } = agreed
   const peer = await agent.addPeer({
     metadata: grant.agentMetadata,
     expectedName: grant.agentName,
@@ -60,7 +65,7 @@ export async function addPeer(
     const table = agent.importBlockTable(peer, grant.blockTable)
     const { blockCount } = agent.describeBlockTable(table)
     const { token, handoffKey, leaseDurationMs } = grant
-    const keys = { token, handoffKey, leaseDurationMs, clock }
+    const keys = { token, handoffKey, leaseDurationMs, clock, facts }
     return { kind: 'add-end', link: { association, peer, table, blockCount, ...keys } }
   } catch (cause) {
     await agent.removePeer(peer)

@@ -64,8 +64,11 @@ export type LeaseEffect =
   | { readonly kind: 'arm'; readonly at: Instant }
   /** The blocks are the engine's again. */
   | { readonly kind: 'report-sent' }
-  /** The lease is over and this load's READ perhaps not: it needs a polling target to end. */
-  | { readonly kind: 'expect-straggler'; readonly reader: Reader }
+  /**
+   * The lease is over and a READ of its blocks perhaps not: it needs a polling target to end. `reader` is
+   * null when nobody asked for the lease: the question may be lost with its association.
+   */
+  | { readonly kind: 'expect-straggler'; readonly reader: Reader | null }
   | { readonly kind: 'count'; readonly what: LeaseCount }
 
 export type LeaseCount = 'granted' | 'expired' | 'read' | 'released' | 'late' | 'refused'
@@ -256,9 +259,7 @@ function stepLeased(
 }
 
 function expire(reader: Reader | null, ...before: readonly LeaseEffect[]): LeaseStep {
-  const stragglers: readonly LeaseEffect[] =
-    reader === null ? [] : [{ kind: 'expect-straggler', reader }]
-  return end(...before, count('expired'), reportSent, ...stragglers)
+  return end(...before, count('expired'), reportSent, { kind: 'expect-straggler', reader })
 }
 
 function stepRead(

@@ -34,7 +34,7 @@ export class LeaseTable {
   readonly #counters: PullCounters
   readonly #context: LeaseContext
   readonly #onChange: () => void
-  readonly #onStraggler: (reader: Reader) => void
+  readonly #onStraggler: (requestId: RequestId, reader: Reader | null) => void
   readonly #records = new Map<RequestId, LeaseRecord>()
   #openCount = 0
   #isClosed = false
@@ -47,7 +47,7 @@ export class LeaseTable {
     readonly context: LeaseContext
     /** After a lease began or ended. */
     readonly onChange: () => void
-    readonly onStraggler: (reader: Reader) => void
+    readonly onStraggler: (requestId: RequestId, reader: Reader | null) => void
   }) {
     this.#clock = options.clock
     this.#metrics = options.metrics
@@ -184,7 +184,7 @@ export class LeaseTable {
         this.#sent.push(record.requestId)
         return
       case 'expect-straggler':
-        this.#onStraggler(effect.reader)
+        this.#onStraggler(record.requestId, effect.reader)
         return
       case 'count':
         this.#countOne(effect.what)

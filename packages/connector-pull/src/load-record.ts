@@ -16,6 +16,7 @@ import { limitExceeded, unsupported } from './failures.ts'
 import type { LoadState } from './load-state.ts'
 import type { Handoff } from './metadata.ts'
 import type { PeerKey } from './peer-connections.ts'
+import type { Relayout } from './read-plan.ts'
 
 /** Blocks to fill from the end of the handoff's tokens. */
 export interface LoadOrder {
@@ -34,13 +35,18 @@ export interface LoadRecord {
   handshakeMs: number
   /** Set when the connection is ready. */
   link: PeerLink | null
+  /** Set when the READ is posted: what is left to do with its bytes. */
+  relayout: Relayout | null
   state: LoadState
 }
 
 export const blockCountOf = (order: LoadOrder): number => order.localBlockIds[0]?.length ?? 0
 
-/** Why an order can't be carried out on a table of `blockCount` blocks, or null. */
-export function orderError(order: LoadOrder, blockCount: number): AnyConnectorError | null {
+/** Why an order can't be carried out on this cache, or null. */
+export function orderError(
+  order: LoadOrder,
+  { blockCount, blockTokens }: { readonly blockCount: number; readonly blockTokens: number },
+): AnyConnectorError | null {
   const { localBlockIds, handoff } = order
   if (localBlockIds.length !== 1) {
     return unsupported('groupCountMax', `load of ${localBlockIds.length} KV groups`)
@@ -49,15 +55,10 @@ export function orderError(order: LoadOrder, blockCount: number): AnyConnectorEr
   if (local.length > limits.blocksPerPostMax) {
     return limitExceeded('blocksPerPostMax', local.length, limits.blocksPerPostMax)
   }
-  if (local.length === 0 || local.length > handoff.blockIds.length) {
+  if (local.length === 0 || local.length > Math.ceil(handoff.tokenCount / blockTokens)) {
     return invalidBlocks(`${handoff.blockIds.length} for ${local.length} local ones`)
   }
   return outOfRange(local, blockCount)
-}
-
-/** Both lists end at the block of the last token; what was hit locally is missing in front. */
-export function remoteBlockIdsOf({ handoff, localBlockIds }: LoadOrder): Uint32Array {
-  return handoff.blockIds.slice(handoff.blockIds.length - localBlockIds[0]!.length)
 }
 
 /** The first id that a table of `blockCount` blocks does not have. */

@@ -6,35 +6,34 @@
 import {
   limits,
   type AnyConnectorError,
-  type BlockTableHandle,
   type RequestId,
   type TransferCompletion,
   type TransferHandle,
+  type TransferTimes,
   type WorkerComponents,
 } from '@kvferry/connector-api'
+import { BlockReader } from './block-reader.ts'
 import type { PeerLink } from './connection-state.ts'
 import { limitExceeded } from './failures.ts'
-import { expiryError, forgeryError } from './handoff-check.ts'
 import { askForLease } from './lease-client.ts'
 import type { LeaseKeeper } from './lease-keeper.ts'
-import { orderError, outOfRange, sampleOf, type LoadOrder, type LoadRecord } from './load-record.ts'
+import { orderError, sampleOf, type LoadOrder, type LoadRecord } from './load-record.ts'
 import { LoadResults } from './load-results.ts'
 import { stepLoad, type LoadEffect, type LoadEvent, type LoadOutcome } from './load-state.ts'
 import type { PullOptions } from './options.ts'
 import type { PeerConnections, PeerKey } from './peer-connections.ts'
+import { PostQueue } from './post-queue.ts'
 import type { PullCounters } from './pull-counters.ts'
 import { quarantineError, quarantinedBlockCount } from './quarantine.ts'
 import { recordOverdue, recordRead } from './read-metrics.ts'
-import { postAll, readPost } from './read-post.ts'
+import type { LocalCache, Relayout } from './read-plan.ts'
 import type { ReleaseQueue } from './release-queue.ts'
 
 export interface LoadTableOptions {
   readonly components: WorkerComponents
   readonly counters: PullCounters
   readonly options: PullOptions
-  readonly table: BlockTableHandle
-  /** Blocks of the pool. */
-  readonly blockCount: number
+  readonly cache: LocalCache
   readonly tpRank: number
   readonly peers: PeerConnections
   readonly leases: LeaseKeeper
@@ -50,7 +49,8 @@ export class LoadTable {
   readonly #loads = new Map<RequestId, LoadRecord>()
   /** Index into `#loads` by the transfer that a load waits for. */
   readonly #reads = new Map<TransferHandle, LoadRecord>()
-  #toPost: LoadRecord[] = []
+  readonly #reader: BlockReader
+  readonly #posts: PostQueue
   /** Why nothing is accepted any more; null while open. */
   #stopError: AnyConnectorError | null = null
 
@@ -58,6 +58,8 @@ export class LoadTable {
     this.#init = init
     this.#components = init.components
     this.#counters = init.counters
+    this.#reader = new BlockReader(init.components, init.cache)
+    this.#posts = new PostQueue({ ...init, reader: this.#reader })
     this.results = new LoadResults(init.components, init.counters)
   }
 
@@ -93,6 +95,7 @@ export class LoadTable {
       bindAtMs: this.#components.clock.now(),
       handshakeMs: 0,
       link: null,
+      relayout: null,
       state: { kind: 'connecting' },
     }
     this.#loads.set(order.requestId, record)
@@ -115,23 +118,9 @@ export class LoadTable {
 
   /** Posts every READ that became ready since the last call, in one call to the agent. */
   flush(): void {
-    const waiting = this.#toPost.filter(({ state }) => state.kind === 'posting')
-    this.#toPost = []
-    const records = waiting.filter((record) => this.#checkHandoff(record))
-    if (records.length === 0) return
-    const { posting, transferDeadlineMs } = this.#init.options
-    const posts = records.map((record) => readPost(record, this.#init.table, transferDeadlineMs))
-    const results = postAll(this.#components.agent, posts, {
-      waitUntilPosted: posting === 'inline',
-    })
-    for (const [index, record] of records.entries()) {
-      const result = results[index]!
-      if (result.kind === 'refused') {
-        this.#dispatch(record, { kind: 'post-fail', error: result.error })
-        continue
-      }
-      this.#reads.set(result.transfer, record)
-      this.#dispatch(record, { kind: 'post-end', transfer: result.transfer })
+    for (const { record, event } of this.#posts.drain()) {
+      if (event.kind === 'post-end') this.#reads.set(event.transfer, record)
+      this.#dispatch(record, event)
     }
   }
 
@@ -155,6 +144,11 @@ export class LoadTable {
     this.flush()
   }
 
+  /** Resolves when no kernel is at work in our blocks. */
+  settle(): Promise<void> {
+    return this.#reader.settle()
+  }
+
   /** Nothing is accepted any more, and what waits for a connection fails. */
   stop(error: AnyConnectorError): void {
     this.#stopError ??= error
@@ -172,12 +166,12 @@ export class LoadTable {
 
   #refusal(order: LoadOrder): AnyConnectorError | null {
     if (this.#stopError !== null) return this.#stopError
+    const { caches } = this.#init.cache
     if (this.#loads.size >= limits.requestCountMax) {
       return limitExceeded('requestCountMax', this.#loads.size + 1, limits.requestCountMax)
     }
     return (
-      orderError(order, this.#init.blockCount) ??
-      quarantineError(this.quarantinedBlockCount, this.#init.blockCount)
+      orderError(order, caches) ?? quarantineError(this.quarantinedBlockCount, caches.blockCount)
     )
   }
 
@@ -205,27 +199,6 @@ export class LoadTable {
     this.flush()
   }
 
-  /** Key, clock and table of the producer are known only now. */
-  #checkHandoff(record: LoadRecord): boolean {
-    const { handoff, requestId } = record.order
-    const { leases, tpRank } = this.#init
-    const link = record.link!
-    const now = this.#components.clock.now()
-    const forgery = forgeryError(handoff, link, tpRank)
-    const error =
-      forgery ??
-      outOfRange(handoff.blockIds, link.blockCount) ??
-      leases.lossOf(requestId) ??
-      (leases.isRenewed(requestId, now) ? null : expiryError(handoff, link, now))
-    if (error === null) return true
-    if (forgery !== null) {
-      this.#counters.add('messagesRefused')
-      this.#components.metrics.add('kv_messages_refused_total', 1, { where: 'handoff' })
-    }
-    this.#dispatch(record, { kind: 'handoff-refuse', error })
-    return false
-  }
-
   #complete(record: LoadRecord, completion: TransferCompletion): void {
     const { metrics } = this.#components
     if (completion.status === 'overdue') {
@@ -235,14 +208,22 @@ export class LoadTable {
     this.#reads.delete(completion.transfer)
     recordRead(metrics, completion)
     const { status, times } = completion
-    this.#dispatch(
-      record,
-      status === 'done'
-        ? { kind: 'transfer-done', times }
-        : { kind: 'transfer-fail', times, error: completion.error },
-    )
+    if (status === 'failed') {
+      this.#dispatch(record, { kind: 'transfer-fail', times, error: completion.error })
+    } else if (record.relayout === null) {
+      this.#dispatch(record, { kind: 'transfer-done', times })
+    } else {
+      void this.#putInOrder(record, record.relayout, times)
+    }
     metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount)
     if (record.peer !== null) this.#init.peers.readEnd(record.peer, status === 'done')
+  }
+
+  /** The bytes have arrived; for the load's machine the READ ends once they are in order. */
+  async #putInOrder(record: LoadRecord, relayout: Relayout, times: TransferTimes): Promise<void> {
+    const error = await this.#reader.finish(relayout)
+    if (error === null) this.#dispatch(record, { kind: 'transfer-done', times })
+    else this.#dispatch(record, { kind: 'transfer-fail', times, error })
   }
 
   #overdue(record: LoadRecord): void {
@@ -267,7 +248,7 @@ export class LoadTable {
   #perform(record: LoadRecord, effect: LoadEffect): void {
     switch (effect.kind) {
       case 'post':
-        this.#toPost.push(record)
+        this.#posts.add(record)
         return
       case 'ask':
         void this.#ask(record)

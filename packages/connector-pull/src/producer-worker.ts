@@ -71,7 +71,7 @@ export class ProducerWorker {
         completedReadRetentionMs: pullLimits.completedReadRetentionMs,
       },
       onChange,
-      onStraggler: (reader) => this.#holdForRead(reader),
+      onStraggler: (requestId, reader) => this.#expectStraggler(requestId, reader),
     })
     const answers = {
       [messageKinds.handshake]: this.#handshake,
@@ -197,6 +197,11 @@ export class ProducerWorker {
     return encodeEmpty()
   }
 
+  #expectStraggler(requestId: RequestId, reader: Reader | null): void {
+    if (reader !== null) this.#holdForRead(reader)
+    else this.#holds.start(unclaimedOf(requestId), pullLimits.stragglerTimeoutMs)
+  }
+
   #holdForRead(reader: Reader): void {
     this.#holds.start(readOf(reader), pullLimits.stragglerTimeoutMs)
   }
@@ -204,6 +209,7 @@ export class ProducerWorker {
   #finish(requestId: RequestId, kind: 'read-done' | 'release', reader: Reader): void {
     this.#leases.finish(requestId, kind, reader)
     this.#holds.end(readOf(reader))
+    this.#holds.end(unclaimedOf(requestId))
   }
 
   #grant(peer: PeerIdentity): HandshakeGrant {
@@ -250,6 +256,8 @@ const readerOf = ({ engineId, incarnation }: PeerIdentity, loadId: number): Read
 })
 
 const wireUpOf = ({ engineId }: PeerIdentity): string => JSON.stringify(['wire-up', engineId])
+
+const unclaimedOf = (requestId: RequestId): string => JSON.stringify(['unclaimed', requestId])
 
 const readOf = ({ engineId, incarnation, loadId }: Reader): string =>
   JSON.stringify(['read', engineId, incarnation, loadId])

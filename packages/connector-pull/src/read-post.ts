@@ -6,14 +6,14 @@
 import {
   assert,
   type AnyConnectorError,
-  type BlockTableHandle,
   type TransferAgent,
   type TransferHandle,
   type TransferPost,
 } from '@kvferry/connector-api'
 import { asConnectorError } from './failures.ts'
-import { remoteBlockIdsOf, type LoadRecord } from './load-record.ts'
+import type { LoadRecord } from './load-record.ts'
 import { encodeReadDone } from './notification.ts'
+import type { ReadPlan } from './read-plan.ts'
 
 export type PostResult =
   | { readonly kind: 'posted'; readonly transfer: TransferHandle }
@@ -21,7 +21,7 @@ export type PostResult =
 
 export function readPost(
   { order, loadId, link }: LoadRecord,
-  table: BlockTableHandle,
+  { local, remote }: ReadPlan,
   deadlineMs: number,
 ): TransferPost {
   assert(link !== null, 'a load is posted before its peer is ready')
@@ -29,8 +29,8 @@ export function readPost(
   return {
     direction: 'read',
     peer: link.peer,
-    local: { table, blockIds: order.localBlockIds[0]! },
-    remote: { table: link.table, blockIds: remoteBlockIdsOf(order) },
+    local,
+    remote,
     notification: encodeReadDone({ token: link.token, loadId, requestId }),
     deadlineMs,
   }

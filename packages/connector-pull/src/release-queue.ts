@@ -7,7 +7,7 @@
 import type { WorkerComponents } from '@kvferry/connector-api'
 import type { PeerLink } from './connection-state.ts'
 import { asConnectorError } from './failures.ts'
-import { forgeryError } from './handoff-check.ts'
+import { countForgery, forgeryError } from './handoff-check.ts'
 import { pullLimits } from './limits.ts'
 import { encodeLeaseQuestion, messageKinds } from './messages.ts'
 import type { Handoff } from './metadata.ts'
@@ -78,8 +78,7 @@ export class ReleaseQueue {
   async #deliver({ handoff, loadId }: Release, link: PeerLink): Promise<void> {
     const forgery = forgeryError(handoff, link, this.#tpRank)
     if (forgery !== null) {
-      this.#counters.add('messagesRefused')
-      this.#components.metrics.add('kv_messages_refused_total', 1, { where: 'handoff' })
+      countForgery(this.#components, this.#counters)
       this.#components.logger.warn(`not released: ${forgery.message}`, { code: forgery.code })
       return
     }

@@ -115,13 +115,11 @@ export class PullWorker implements ConnectorWorker {
     const common = { components: this.#components, counters: this.#counters }
     const facts = factsOf(caches, this.#rank)
     const { table } = registration
-    const { blockCount } = caches
     const consumer = new ConsumerWorker({
       ...common,
       options: this.#options,
       facts,
-      table,
-      blockCount,
+      cache: { caches, table },
       tpRank: this.#rank.tpRank,
     })
     const producer = new ProducerWorker({

@@ -57,7 +57,9 @@ const facts: fc.Arbitrary<PeerFacts> = fc.record({
   blockTokens: u32,
   tpSize: u32,
   ppSize: u32,
-  regions: fc.array(fc.record({ name: id, blockSizeBytes: u32 }), { maxLength: 5 }),
+  regions: fc.array(fc.record({ name: id, blockSizeBytes: u32, blockStrideBytes: duration }), {
+    maxLength: 5,
+  }),
 })
 const reply: fc.Arbitrary<HandshakeReply> = fc.record({
   facts,

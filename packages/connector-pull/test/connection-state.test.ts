@@ -32,7 +32,7 @@ const facts: PeerFacts = {
   blockTokens: 4,
   tpSize: 1,
   ppSize: 1,
-  regions: [{ name: 'layer-0', blockSizeBytes: 64 }],
+  regions: [{ name: 'layer-0', blockSizeBytes: 64, blockStrideBytes: 64 }],
 }
 const engineId = asEngineId('p0')
 const context = { engineId, incarnation: asIncarnation('p0-1'), facts, handshakeTimeoutMs: 500 }
@@ -58,6 +58,7 @@ const link: PeerLink = {
   table: 2 as BlockTableHandle,
   blockCount: 64,
   clock,
+  facts,
   ...keys,
 }
 const grant = {
@@ -169,13 +170,23 @@ const different: Record<string, Partial<PeerFacts>> = {
   layerCount: { layerCount: 9 },
   kvHeadCount: { kvHeadCount: 9 },
   headSize: { headSize: 9 },
-  blockTokens: { blockTokens: 9 },
+  blockTokens: { blockTokens: 6 },
   tpSize: { tpSize: 9 },
   ppSize: { ppSize: 9 },
   regionCount: { regions: [] },
-  'regions[0].name': { regions: [{ name: 'other', blockSizeBytes: 64 }] },
-  'regions[0].blockSizeBytes': { regions: [{ name: 'layer-0', blockSizeBytes: 9 }] },
+  'regions[0].name': { regions: [{ name: 'other', blockSizeBytes: 64, blockStrideBytes: 64 }] },
+  'regions[0].blockSizeBytes': {
+    regions: [{ name: 'layer-0', blockSizeBytes: 9, blockStrideBytes: 64 }],
+  },
 }
+
+test.each([1, 2, 8, 12])('a peer with blocks of %i tokens is accepted', (blockTokens) => {
+  const regions = [{ name: 'layer-0', blockSizeBytes: 16 * blockTokens, blockStrideBytes: 999 }]
+  const reply = { facts: { ...facts, blockTokens, regions }, grant }
+  const event: ConnectionEvent = { kind: 'exchange-end', reply, clock }
+  const { effects } = stepConnection(states['exchanging']!, event, 0 as Instant, context)
+  expect(effects.map(({ kind }) => kind)).toEqual(['add'])
+})
 
 test.each(Object.entries(different))(
   'a peer with another %s is refused by name',

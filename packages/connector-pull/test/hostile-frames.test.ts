@@ -44,8 +44,8 @@ const facts = {
   ...{ connector: 'pull', transferMode: 'pull', model: 'tiny', dtype: 'bfloat16', layout: 'NHD' },
   ...{ layerCount: 4, kvHeadCount: 2, headSize: 32, blockTokens: 16, tpSize: 1, ppSize: 1 },
   regions: [
-    { name: 'layer.0', blockSizeBytes: 4_096 },
-    { name: 'layer.1', blockSizeBytes: 4_096 },
+    { name: 'layer.0', blockSizeBytes: 4_096, blockStrideBytes: 4_096 },
+    { name: 'layer.1', blockSizeBytes: 4_096, blockStrideBytes: 4_096 },
   ],
 }
 const grant = {

@@ -14,7 +14,6 @@ import {
   type ProducerRequestEvent,
   type ProducerRequestState,
 } from '../src/producer-scheduler-state.ts'
-import { remoteBlockIdsOf } from '../src/load-record.ts'
 import { testMachine } from './fixtures/machine.ts'
 
 const now = 1_000 as Instant
@@ -95,19 +94,6 @@ testMachine('consumer request', {
     aborting: { received: 'ended:' },
     ended: {},
   },
-})
-
-test('remote blocks are trimmed from the front to what is missing here', () => {
-  const localBlockIds = [Uint32Array.of(1, 2)]
-  const { effects } = stepConsumerRequest(
-    offered,
-    { kind: 'allocated-for-load', blockIds: localBlockIds },
-    now,
-    undefined,
-  )
-  expect(effects).toEqual([{ kind: 'load', localBlockIds }])
-  const order = { requestId: asRequestId('d-r0'), handoff, localBlockIds }
-  expect(remoteBlockIdsOf(order)).toEqual(Uint32Array.of(11, 12))
 })
 
 test('what is matched is what is missing, unless computing it is cheaper', () => {
