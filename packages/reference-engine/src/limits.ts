@@ -8,8 +8,12 @@ export const engineLimits = {
   bodySizeBytesMax: 4_194_304,
   /** Default bound of requests that are accepted and not yet answered; more get 429. */
   openRequestCountMax: 1_024,
+  /** Handoffs being given back at once; each is gone after one step. */
+  openReleaseCountMax: 256,
   /** How long a caller may take to send one request. */
   requestBodyTimeoutMs: 30_000,
+  /** What a refused caller is told to wait. Loads change within a step or two. */
+  retryAfterSeconds: 1,
   /** HTTP connections at once; more than requests, since idle ones are kept for reuse. */
   connectionCountMax: 4_096,
   /** Characters of an `X-Request-Id`. */

@@ -6,6 +6,8 @@
 export { loadConfigFile, readConfigFile } from './config/load-config-file.ts'
 export { nearestKey } from './config/nearest-key.ts'
 export { parseConfig } from './config/parse-config.ts'
+export { plainWords } from './config/plain-words.ts'
+export { createClientErrorHandler } from './client-error.ts'
 export { isLoopbackHost } from './loopback.ts'
 export { createLogger, logLevels, type LoggerOptions, type LogLevel } from './logger.ts'
 export {

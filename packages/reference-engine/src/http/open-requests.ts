@@ -3,6 +3,7 @@
  * Stands between the handlers and the core; the core's events come in here once a step.
  */
 import type { CoreClient, CoreEvent, CoreSubmit } from '../core/core-messages.ts'
+import { engineLimits } from '../limits.ts'
 import { HttpError } from './http-error.ts'
 
 export type EndEvent = Extract<CoreEvent, { kind: 'end' }>
@@ -20,6 +21,7 @@ export class OpenRequests {
   readonly #core: CoreClient
   readonly #max: number
   readonly #sinks = new Map<string, RequestSink>()
+  #openReleaseCount = 0
   #state: ServingState = 'serving'
 
   constructor(core: CoreClient, options: { readonly max: number; onFatal(error: Error): void }) {
@@ -40,15 +42,34 @@ export class OpenRequests {
 
   /** @throws HttpError 429 when too many are open, 503 while the engine ends or is broken. */
   open(submit: CoreSubmit, sink: RequestSink): void {
-    if (this.#state !== 'serving') {
-      throw new HttpError(503, 'ERR_KV_CLOSED', `the engine is ${this.#state}`)
-    }
-    if (this.#sinks.size >= this.#max) {
-      const message = `${this.#sinks.size} requests are open, which is the most; try again later`
+    this.#refuseUnlessServing()
+    const openCount = this.#sinks.size - this.#openReleaseCount
+    if (openCount >= this.#max) {
+      const message = `${openCount} requests are open, which is the most; try again later`
       throw new HttpError(429, 'ERR_KV_LIMIT', message)
     }
     this.#sinks.set(submit.requestId, sink)
     this.#core.submit(submit)
+  }
+
+  /**
+   * A request that is given up before it begins. Apart from the bound of requests: an engine with too many of
+   * them is where releases are needed.
+   * @throws HttpError 429 when too many are open, 503 while the engine ends or is broken.
+   */
+  release(submit: CoreSubmit): void {
+    this.#refuseUnlessServing()
+    const max = engineLimits.openReleaseCountMax
+    if (this.#openReleaseCount >= max) {
+      throw new HttpError(429, 'ERR_KV_LIMIT', `${max} releases are open; try again later`)
+    }
+    this.#openReleaseCount++
+    const end = (): void => {
+      this.#openReleaseCount--
+    }
+    this.#sinks.set(submit.requestId, { onToken() {}, onEnd: end, onFailure: end })
+    this.#core.submit(submit)
+    this.#core.abort(submit.requestId)
   }
 
   /** The caller went away. Late calls are harmless. */
@@ -59,6 +80,11 @@ export class OpenRequests {
   /** No new requests from now on; open ones go on. */
   beginEnd(): void {
     if (this.#state === 'serving') this.#state = 'ending'
+  }
+
+  #refuseUnlessServing(): void {
+    if (this.#state === 'serving') return
+    throw new HttpError(503, 'ERR_KV_CLOSED', `the engine is ${this.#state}`)
   }
 
   #dispatch(event: CoreEvent): void {

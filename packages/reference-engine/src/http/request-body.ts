@@ -6,6 +6,7 @@
 import { z } from 'zod'
 import { limits } from '@kvferry/connector-api'
 import type { KvTransferParams } from '@kvferry/connector-api'
+import { plainWords } from '@kvferry/runtime'
 import { HttpError } from './http-error.ts'
 
 export interface CompletionRequest {
@@ -44,11 +45,11 @@ export const invalid = (message: string): HttpError =>
 
 /** @throws HttpError 400 naming the first field that is wrong. */
 export function parseBody<T>(schema: z.ZodType<T>, input: unknown): T {
-  const parsed = schema.safeParse(input)
+  const parsed = schema.safeParse(input, { error: plainWords })
   if (parsed.success) return parsed.data
   const [issue] = parsed.error.issues
   const field = issue === undefined || issue.path.length === 0 ? 'body' : issue.path.join('.')
-  throw invalid(`${field}: ${issue?.message ?? 'malformed'}`)
+  throw invalid(`${field}: ${issue?.message ?? 'has the wrong form'}`)
 }
 
 /** @throws HttpError 404 for another model, 400 for what isn't supported. */
@@ -88,7 +89,8 @@ export function toRequest(
   }
 }
 
-function checkParams(params: KvTransferParams | null): void {
+/** @throws HttpError 400 for params that no handoff could be. */
+export function checkParams(params: KvTransferParams | null): void {
   if (params === null) return
   const sizeBytes = Buffer.byteLength(JSON.stringify(params))
   const max = limits.handoffSizeBytesMax

@@ -2,8 +2,9 @@
  * The engine's HTTP face: routes, limits, error answers. Runs on the main thread; knows the core only as
  * `CoreClient`, so a step never waits for a slow caller.
  */
-import { fastify, type FastifyInstance } from 'fastify'
+import { fastify, type FastifyInstance, type FastifyReply } from 'fastify'
 import type { Clock, Logger } from '@kvferry/connector-api'
+import { createClientErrorHandler } from '@kvferry/runtime'
 import type { CoreClient } from '../core/core-messages.ts'
 import { engineLimits } from '../limits.ts'
 import { parseChatRequest } from './chat-request.ts'
@@ -12,6 +13,7 @@ import { handleCompletion, type Endpoint } from './completion-handler.ts'
 import { parseCompletionRequest } from './completion-request.ts'
 import { describeError, HttpError, toHttpError } from './http-error.ts'
 import type { OpenRequests } from './open-requests.ts'
+import { handleRelease } from './release-handler.ts'
 
 const endpoints: Readonly<Record<string, Endpoint>> = {
   '/v1/completions': { form: completionForm, parse: parseCompletionRequest },
@@ -35,6 +37,10 @@ export function createServer(parts: ServerParts): FastifyInstance {
     requestTimeout: engineLimits.requestBodyTimeoutMs,
     forceCloseConnections: 'idle',
     logger: false,
+    frameworkErrors: (error, _request, reply) => void sendFailure(reply, toHttpError(error)),
+    clientErrorHandler: createClientErrorHandler(({ status, message }) =>
+      describeError(new HttpError(status, 'ERR_KV_MESSAGE_INVALID', message)),
+    ),
   })
   app.server.maxConnections = engineLimits.connectionCountMax
   app.setErrorHandler((error, request, reply) => {
@@ -42,8 +48,7 @@ export function createServer(parts: ServerParts): FastifyInstance {
     if (failure.code === 'internal_error') {
       parts.logger.error('request failed', { url: request.url, error: String(error) })
     }
-    if (failure.status === 429) void reply.header('retry-after', '1')
-    void reply.status(failure.status).send(describeError(failure))
+    void sendFailure(reply, failure)
   })
   app.setNotFoundHandler((request, reply) => {
     const message = `${request.method} ${request.url} does not exist`
@@ -55,12 +60,22 @@ export function createServer(parts: ServerParts): FastifyInstance {
   return app
 }
 
+/** What a busy or ending engine refuses may be tried again, there or elsewhere. */
+function sendFailure(reply: FastifyReply, failure: HttpError): FastifyReply {
+  const isRetryable = failure.status === 429 || failure.status === 503
+  if (isRetryable) void reply.header('retry-after', String(engineLimits.retryAfterSeconds))
+  return reply.status(failure.status).send(describeError(failure))
+}
+
 function addOpenAiRoutes(app: FastifyInstance, parts: ServerParts): void {
   const { clock, maxModelLen, randomHex, requests } = parts
   const { model } = parts.core.peer
   const completion = { requests, clock, randomHex, limits: { model, maxModelLen } }
   for (const [path, endpoint] of Object.entries(endpoints)) {
     app.post(path, (request, reply) => handleCompletion(completion, endpoint, request, reply))
+  }
+  if (parts.core.peer.connector !== null) {
+    app.post('/kvferry/v1/release', (request, reply) => handleRelease(completion, request, reply))
   }
   app.get('/v1/models', () => ({
     object: 'list',
@@ -84,6 +99,7 @@ function addStateRoutes(app: FastifyInstance, parts: ServerParts): void {
     const text = await core.metricsText()
     return reply.type('text/plain; version=0.0.4; charset=utf-8').send(text)
   })
-  app.get('/kvferry/v1/peer', () => core.peer)
+  // With the state, so that a router stops sending to an engine that ends before it is gone.
+  app.get('/kvferry/v1/peer', () => ({ ...core.peer, state: requests.state }))
   app.get('/kvferry/v1/stats', () => core.stats())
 }

@@ -14,6 +14,7 @@ import {
 } from './cross-field.ts'
 import { ownNameOfKey } from './foreign-names.ts'
 import { nearestKey } from './nearest-key.ts'
+import { plainWords } from './plain-words.ts'
 import { configError, fieldName, showValue, type Problem } from './problem.ts'
 import { configSchema, knownKeys, peers, sideChannel } from './schema.ts'
 import type { ParsedFields } from './schema.ts'
@@ -90,7 +91,7 @@ function complete(fields: ParsedFields): KvferryConfig {
 
 /** @throws ConnectorError ERR_KV_CONFIG naming every wrong field, its value and the remedy. */
 export function parseConfig(input: unknown): KvferryConfig {
-  const parsed = configSchema.safeParse(input)
+  const parsed = configSchema.safeParse(input, { error: plainWords })
   const issues = parsed.success ? [] : parsed.error.issues
   const [first, ...others] = [
     ...issues.flatMap((issue) => problemsOfIssue(input, issue)),
