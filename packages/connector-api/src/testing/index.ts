@@ -24,3 +24,4 @@ export type {
   MemorySideChannelsOptions,
 } from './memory-side-channel/memory-side-channels.ts'
 export * from './cluster/index.ts'
+export * from './simulation/index.ts'

@@ -74,13 +74,22 @@ export class Cluster {
 
   /** A new life under that name; the former one must be dead. */
   async start(name: string, options: ClusterEngineOptions = {}): Promise<ServingEngine> {
-    const engine = this.create(name, options)
+    const engine = this.#create(name, options)
     await this.world.clock.wait(engine.host.register(), 1_000)
+    this.engines.set(name, engine)
     return engine
   }
 
-  /** As `start`, for a caller that drives the clock itself: the engine registers as time passes. */
-  create(name: string, options: ClusterEngineOptions = {}): ServingEngine {
+  /** As `start`, from inside a timer: it is there once it has registered. */
+  startSoon(name: string, options: ClusterEngineOptions = {}): void {
+    const engine = this.#create(name, options)
+    engine.host.register().then(
+      () => this.engines.set(name, engine),
+      (error: Error) => this.auditor.violate('hook', `${name} does not start: ${error.message}`),
+    )
+  }
+
+  #create(name: string, options: ClusterEngineOptions = {}): ServingEngine {
     const life = this.lives.filter((engine) => engine.name === name).length + 1
     const incarnation = `${name}-${life}`
     const skew = this.#options.skew?.[name]
@@ -93,7 +102,6 @@ export class Cluster {
       ...this.#options.engine?.[name],
       ...options,
     })
-    this.engines.set(name, engine)
     this.lives.push(engine)
     this.auditor.note(`${name} starts as ${incarnation}`)
     return engine

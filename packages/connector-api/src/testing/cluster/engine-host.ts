@@ -81,9 +81,14 @@ export class EngineHost {
     this.factory = init.factory ?? world.factory
     const tpSize = init.tpSize ?? 1
     const common = this.#components(init)
+    const channel = this.world.channels.open(
+      { engineId: common.engineId, incarnation: common.incarnation },
+      init.port === undefined ? {} : { port: init.port },
+    )
+    const sideChannel = init.wrapSideChannel?.(channel) ?? channel
     this.scheduler = this.factory.createScheduler({ ...common, blockTokens: this.blockTokens })
     this.ranks = Array.from({ length: tpSize }, (_, tpRank) =>
-      this.#createRank(init, common, tpRank, tpSize),
+      this.#createRank(init, { ...common, sideChannel }, tpRank, tpSize),
     )
     this.#aggregator = new RankAggregator(tpSize)
   }
@@ -168,22 +173,18 @@ export class EngineHost {
 
   #createRank(
     init: EngineOptions,
-    common: CommonComponents,
+    common: CommonComponents & { readonly sideChannel: SideChannel },
     tpRank: number,
     tpSize: number,
   ): EngineRank {
-    const { fabric, channels } = this.world
+    const { fabric } = this.world
     const suffix = tpSize === 1 ? '' : `/${tpRank}`
     const agent = fabric.createAgent(`${this.engineId}/${this.incarnation}${suffix}`)
-    const sideChannel = channels.open(
-      { engineId: common.engineId, incarnation: common.incarnation },
-      init.port === undefined ? {} : { port: init.port + tpRank },
-    )
     const { blockCount, blockTokens } = this
     const caches = { ...createCaches(fabric, { blockCount, blockTokens, tpSize }), ...init.caches }
     const ports = {
       agent: init.wrapAgent?.(agent) ?? agent,
-      sideChannel: init.wrapSideChannel?.(sideChannel) ?? sideChannel,
+      sideChannel: common.sideChannel,
     }
     const worker = this.factory.createWorker(
       { ...common, ...ports, kernels: fabric.kernels },

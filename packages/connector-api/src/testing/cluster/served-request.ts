@@ -18,6 +18,8 @@ export interface RequestInit {
 export interface ServedRequest extends RequestInit {
   /** `loading`: its blocks are being filled by the connector. */
   status: 'waiting' | 'loading' | 'running' | 'ended'
+  /** Of the world's clock. */
+  readonly arrivedAtMs: number
   /** Empty until it gets some. */
   blocks: number[]
   /** Tokens whose KV is valid. */
@@ -36,8 +38,9 @@ export interface ServedRequest extends RequestInit {
   awaited: Set<'sent' | 'received'>
 }
 
-export const createRequest = (init: RequestInit): ServedRequest => ({
+export const createRequest = (init: RequestInit, arrivedAtMs: number): ServedRequest => ({
   ...init,
+  arrivedAtMs,
   status: 'waiting',
   blocks: [],
   computedTokenCount: 0,

@@ -40,6 +40,7 @@ export class ServingEngine {
   readonly requests = new Map<string, ServedRequest>()
   /** Killed, or stopped for a while: it takes no step. */
   isHalted = false
+  killedAtMs: number | null = null
   /** Its connector was shut down: it serves on without one. */
   isClosed = false
   readonly #batch: BatchScheduler
@@ -95,7 +96,7 @@ export class ServingEngine {
   }
 
   submit(init: RequestInit): ServedRequest {
-    const request = createRequest(init)
+    const request = createRequest(init, this.host.world.clock.now())
     this.requests.set(init.id, request)
     this.#between(() => {
       this.#hook('onNewRequest', () => this.#ends.arrive(request))
@@ -116,6 +117,7 @@ export class ServingEngine {
   /** SIGKILL. */
   kill(): void {
     this.isHalted = true
+    this.killedAtMs = this.host.world.clock.now()
     this.#timer?.stop()
     this.host.kill()
   }

@@ -1,0 +1,126 @@
+/**
+ * Lets one planned fault happen to a cluster, and its end: what it broke works again after its length, so
+ * that a run can ask whether everything comes to its end once faults are over. Runs inside timers.
+ */
+import { ConnectorError } from '../../errors.ts'
+import type { AnyConnectorError } from '../../errors.ts'
+import { asEngineId } from '../../ids.ts'
+import { assertNever } from '../../assert.ts'
+import type { Cluster } from '../cluster/cluster.ts'
+import type { PlannedFault } from './plan.ts'
+
+const notificationDelayMsMax = 300
+const messageDelayMsMax = 100
+const forgedSizeBytes = 48
+
+export function applyFault(cluster: Cluster, fault: PlannedFault): void {
+  cluster.auditor.note(
+    `fault ${fault.kind} ${fault.producer} ${fault.consumer} (${fault.victim}), ${fault.lengthMs.toFixed(0)} ms`,
+  )
+  const undo = start(cluster, fault)
+  if (undo === null) return
+  cluster.world.clock.after(fault.lengthMs, () => {
+    cluster.auditor.note(`end of ${fault.kind}`)
+    undo()
+  })
+}
+
+/** Breaks it; returns how it is mended, or null when there is nothing to mend. */
+function start(cluster: Cluster, fault: PlannedFault): (() => void) | null {
+  const { channels, fabric } = cluster.world
+  const [p, d] = [asEngineId(fault.producer), asEngineId(fault.consumer)]
+  switch (fault.kind) {
+    case 'partition':
+      channels.faults.partition(p, d)
+      return () => channels.faults.heal(p, d)
+    case 'break-associations':
+      channels.faults.breakAssociations(p, d)
+      return null
+    case 'stall-transfers':
+      return onAgents(cluster, fault.victim, (name) => {
+        fabric.faults.stall(name)
+        return () => fabric.faults.unstall(name)
+      })
+    case 'fail-transfers':
+      return onAgents(cluster, fault.victim, (name) => {
+        fabric.faults.failNextPosts(name, 1 + Math.floor(3 * fault.strength))
+        return () => fabric.faults.failNextPosts(name, 0)
+      })
+    case 'lose-notifications':
+      fabric.faults.notifications.lossChance = fault.strength
+      return () => (fabric.faults.notifications.lossChance = 0)
+    case 'duplicate-notifications':
+      fabric.faults.notifications.duplicateChance = fault.strength
+      return () => (fabric.faults.notifications.duplicateChance = 0)
+    case 'delay-notifications':
+      fabric.faults.notifications.extraDelayMs = notificationDelayMsMax * fault.strength
+      return () => (fabric.faults.notifications.extraDelayMs = 0)
+    case 'delay-messages':
+      channels.faults.extraDelayMs = messageDelayMsMax * fault.strength
+      return () => (channels.faults.extraDelayMs = 0)
+    case 'forge-notifications':
+      return onAgents(cluster, fault.victim, (name) => {
+        const message = cluster.world.random.bytes(Math.floor(forgedSizeBytes * fault.strength))
+        fabric.forge(name, { from: 'nobody', message })
+        return () => undefined
+      })
+    case 'stop-host':
+      return stopHost(cluster, fault.victim)
+    case 'break-host':
+      return breakHost(cluster, fault.victim)
+    case 'kill':
+      return kill(cluster, fault.victim)
+    default:
+      return assertNever(fault.kind)
+  }
+}
+
+/** On every agent of the engine's present life, if it lives. */
+function onAgents(
+  cluster: Cluster,
+  name: string,
+  act: (agentName: string) => () => void,
+): (() => void) | null {
+  const engine = cluster.engine(name)
+  if (engine.isHalted) return null
+  const undos = engine.host.ranks.map(({ agent }) => act(agent.name))
+  return () => undos.forEach((undo) => undo())
+}
+
+/** SIGSTOP of what moves bytes and messages; the engine itself goes on stepping. */
+function stopHost(cluster: Cluster, name: string): (() => void) | null {
+  const { channels, fabric } = cluster.world
+  const id = asEngineId(name)
+  return onAgents(cluster, name, (agentName) => {
+    channels.faults.stop(id)
+    fabric.faults.stop(agentName)
+    return () => {
+      channels.faults.resume(id)
+      fabric.faults.resume(agentName)
+    }
+  })
+}
+
+/** What moves bytes fails for good; the engine is ended when that was noticed, and comes back. */
+function breakHost(cluster: Cluster, name: string): (() => void) | null {
+  const details = { operation: 'poll', status: 'broken' }
+  const broken = new ConnectorError('ERR_NIXL', 'broken', details) as AnyConnectorError
+  const undo = onAgents(cluster, name, (agentName) => {
+    cluster.world.fabric.faults.break(agentName, broken)
+    return () => undefined
+  })
+  if (undo === null) return null
+  const life = cluster.engine(name)
+  return () => {
+    if (life.isHalted) return
+    cluster.kill(name)
+    cluster.startSoon(name)
+  }
+}
+
+/** SIGKILL, and a new life some time later. */
+function kill(cluster: Cluster, name: string): (() => void) | null {
+  if (cluster.engine(name).isHalted) return null
+  cluster.kill(name)
+  return () => cluster.startSoon(name)
+}

@@ -1,0 +1,151 @@
+/**
+ * What happens in one simulated run, as data: who asks for what and when, and what goes wrong. Everything
+ * follows from the seed; a plan with parts left out is a plan too, which is what shrinking lives from.
+ */
+import { createSeededRandom } from '../seeded-random.ts'
+import type { SeededRandom } from '../seeded-random.ts'
+import type { FreeMode } from '../cluster/block-pool.ts'
+import type { Job } from '../cluster/cluster-router.ts'
+import type { ClockSkew } from '../cluster/skewed-clock.ts'
+import type { WorldTimes } from '../cluster/world.ts'
+
+export interface PlannedJob {
+  readonly atMs: number
+  readonly job: Job
+  readonly abort: { readonly side: 'producer' | 'consumer'; readonly afterMs: number } | null
+  /** A router that tries again with the same handoff, there. */
+  readonly repeatAt: { readonly consumer: string; readonly afterMs: number } | null
+}
+
+export type FaultKind =
+  | 'partition'
+  | 'break-associations'
+  | 'stall-transfers'
+  | 'fail-transfers'
+  | 'lose-notifications'
+  | 'duplicate-notifications'
+  | 'delay-notifications'
+  | 'delay-messages'
+  | 'forge-notifications'
+  | 'stop-host'
+  | 'break-host'
+  | 'kill'
+
+export interface PlannedFault {
+  readonly atMs: number
+  readonly kind: FaultKind
+  /** Names of engines. */
+  readonly producer: string
+  readonly consumer: string
+  /** Which of the two, where one is meant. */
+  readonly victim: string
+  readonly lengthMs: number
+  /** 0 … 1: a chance, or a share of the largest delay. */
+  readonly strength: number
+}
+
+export interface SimulationPlan {
+  readonly seed: number
+  readonly jobs: readonly PlannedJob[]
+  readonly faults: readonly PlannedFault[]
+  readonly skew: Readonly<Record<string, ClockSkew>>
+  readonly times: WorldTimes
+  readonly freeMode: FreeMode
+  readonly loadFailurePolicy: 'recompute' | 'fail'
+  readonly blockCount: number
+  readonly stepTokenCountMax: number
+}
+
+export const producers = ['p0', 'p1'] as const
+export const consumers = ['d0', 'd1'] as const
+
+const faultKinds: readonly FaultKind[] = [
+  'partition',
+  'break-associations',
+  'stall-transfers',
+  'fail-transfers',
+  'lose-notifications',
+  'duplicate-notifications',
+  'delay-notifications',
+  'delay-messages',
+  'forge-notifications',
+  'stop-host',
+  'break-host',
+  'kill',
+  'kill',
+  'kill',
+]
+
+export function planSimulation(seed: number): SimulationPlan {
+  const random = createSeededRandom(seed).fork('plan')
+  const pick = <T>(of: readonly T[]): T => of[random.integer(of.length)]!
+  // Half of the runs are crowded in time, half spread out.
+  const lengthMs = pick([60, 600])
+  return {
+    seed,
+    jobs: Array.from({ length: 6 + random.integer(10) }, (_, index) =>
+      planJob(random, index, lengthMs),
+    ),
+    faults: Array.from({ length: random.integer(6) }, () => planFault(random, lengthMs)),
+    skew: Object.fromEntries([...producers, ...consumers].map((name) => [name, planSkew(random)])),
+    times: {
+      bandwidthBytesPerMs: pick([64, 256, 4_096]),
+      pageSizeBytes: 64,
+      isTargetPollingNeeded: random.chance(0.8),
+    },
+    freeMode: pick(['poisoned', 'cached']),
+    loadFailurePolicy: random.chance(0.8) ? 'recompute' : 'fail',
+    blockCount: pick([24, 48]),
+    stepTokenCountMax: pick([16, 64]),
+  }
+}
+
+function planJob(random: SeededRandom, index: number, lengthMs: number): PlannedJob {
+  const [producer, consumer] = [producers, consumers].map((of) => of[random.integer(2)]!)
+  // Now and then the other way round: every engine may be both.
+  const isTurned = random.chance(0.1)
+  const isAborted = random.chance(0.15)
+  const isRepeated = random.chance(0.1)
+  return {
+    atMs: random.uniform() * lengthMs,
+    job: {
+      id: `r${index}`,
+      // Some prompts come again, longer or shorter.
+      prompt: random.chance(0.5) ? 1 + random.integer(3) : 100 + index,
+      promptTokenCount: 1 + random.integer(40),
+      outputTokenCount: 1 + random.integer(4),
+      producer: isTurned ? consumer! : producer!,
+      consumer: isTurned ? producer! : consumer!,
+      hopMs: random.chance(0.1) ? 3_000 * random.uniform() : 0.2,
+    },
+    abort: isAborted
+      ? {
+          side: random.chance(0.2) ? 'producer' : 'consumer',
+          afterMs: random.uniform() * (random.chance(0.5) ? 10 : 100),
+        }
+      : null,
+    repeatAt: isRepeated
+      ? { consumer: consumers[random.integer(2)]!, afterMs: random.uniform() * 40 }
+      : null,
+  }
+}
+
+function planFault(random: SeededRandom, lengthMs: number): PlannedFault {
+  const producer = producers[random.integer(2)]!
+  const consumer = consumers[random.integer(2)]!
+  return {
+    atMs: random.uniform() * lengthMs,
+    kind: faultKinds[random.integer(faultKinds.length)]!,
+    producer,
+    consumer,
+    victim: random.chance(0.5) ? producer : consumer,
+    lengthMs: random.uniform() * (random.chance(0.5) ? 100 : 2_500),
+    strength: random.uniform(),
+  }
+}
+
+/** Machines agree on a second to some parts in a thousand, and on nothing else. */
+const planSkew = (random: SeededRandom): ClockSkew => ({
+  offsetMs: 1e6 * random.uniform(),
+  rate: 1 + 0.004 * (random.uniform() - 0.5),
+})

@@ -1,0 +1,104 @@
+/**
+ * Carries out one plan and judges it: a cluster of two producers and two consumers under load and faults,
+ * then time without faults until everything must have come to its end. Two runs of one plan write the same
+ * transcript, or somebody uses time or chance that was not given to them.
+ */
+import type { ConnectorFactory } from '../../connector.ts'
+import { Cluster } from '../cluster/cluster.ts'
+import type { Violation } from '../cluster/auditor.ts'
+import type { Journey } from '../cluster/cluster-router.ts'
+import { applyFault } from './faults.ts'
+import { consumers, producers } from './plan.ts'
+import type { PlannedJob, SimulationPlan } from './plan.ts'
+
+export interface SimulationTarget {
+  readonly factory: ConnectorFactory
+  /** Of the connector; short leases and deadlines make runs short. */
+  readonly options?: Readonly<Record<string, unknown>>
+  /** Everything is over this long after the last fault. */
+  readonly boundMs: number
+}
+
+export interface SimulationResult {
+  readonly violations: readonly Violation[]
+  readonly transcript: readonly string[]
+  /** How loads ended: `loaded`, an error code, or `computed`. */
+  readonly endings: readonly string[]
+}
+
+/** Steps of an engine that is only told to go on stepping. */
+const idleStepMs = 100
+
+export async function runSimulation(
+  target: SimulationTarget,
+  plan: SimulationPlan,
+): Promise<SimulationResult> {
+  const { factory, options = {}, boundMs } = target
+  const { freeMode, loadFailurePolicy, blockCount, stepTokenCountMax, skew, times, seed } = plan
+  const cluster = await Cluster.open({
+    factory,
+    seed,
+    times,
+    skew,
+    producerCount: producers.length,
+    consumerCount: consumers.length,
+    engines: { options, freeMode, loadFailurePolicy, blockCount, stepTokenCountMax, idleStepMs },
+  })
+  const { clock } = cluster.world
+  let endMs = 0
+  for (const job of plan.jobs) {
+    clock.after(job.atMs, () => start(cluster, job))
+    endMs = Math.max(endMs, job.atMs + (job.job.hopMs ?? 0) + (job.repeatAt?.afterMs ?? 0))
+  }
+  for (const fault of plan.faults) {
+    clock.after(fault.atMs, () => applyFault(cluster, fault))
+    endMs = Math.max(endMs, fault.atMs + fault.lengthMs)
+  }
+  await clock.advance(endMs + 1)
+  cluster.auditor.note('faults are over')
+  await cluster.settle(boundMs)
+  for (const journey of cluster.router.journeys) auditJourney(cluster, journey)
+  noteEnd(cluster)
+  const { violations, transcript } = cluster.auditor
+  return { violations, transcript, endings: cluster.router.journeys.map(endingOf) }
+}
+
+function start(cluster: Cluster, { job, abort, repeatAt }: PlannedJob): void {
+  const { clock } = cluster.world
+  const journey = cluster.router.serve(job)
+  if (repeatAt !== null) {
+    clock.after(repeatAt.afterMs, () => {
+      if (journey.handoff === null) return
+      cluster.router.repeat(journey, repeatAt.consumer, `${job.id}-again`)
+    })
+  }
+  if (abort === null) return
+  clock.after(abort.afterMs, () => {
+    const isProducer = abort.side === 'producer'
+    const request = isProducer ? journey.producer : journey.consumer
+    const engine = isProducer ? journey.producerEngine : journey.consumerEngine
+    if (request !== null && engine !== null) engine.abort(request.id)
+  })
+}
+
+/** S4, which no single engine can see. */
+function auditJourney(cluster: Cluster, { consumer, producerEngine, job }: Journey): void {
+  if (consumer === null || !consumer.hasLoaded || consumer.loadError !== null) return
+  const killedAtMs = producerEngine?.killedAtMs ?? null
+  if (killedAtMs !== null && killedAtMs < consumer.arrivedAtMs) {
+    cluster.auditor.violate('S4', `${job.id} was loaded from a life that had ended before`)
+  }
+}
+
+/** Small differences end up in counts: they make two transcripts differ that look alike. */
+function noteEnd({ auditor, lives }: Cluster): void {
+  for (const { host } of lives) {
+    const counters = host.ranks.map(({ agent }) => agent.counters())
+    auditor.note(`${host.incarnation} ${JSON.stringify(counters)}`)
+  }
+}
+
+function endingOf({ consumer }: Journey): string {
+  if (consumer?.hasLoaded !== true) return 'computed'
+  return consumer.loadError ?? 'loaded'
+}
