@@ -94,7 +94,9 @@ export interface SchedulerComponents extends CommonComponents {
   readonly blockTokens: number
 }
 export interface WorkerComponents extends CommonComponents {
+  /** This rank's own. */
   readonly agent: TransferAgent
+  /** The engine's: all its ranks share it. */
   readonly sideChannel: SideChannel
   readonly kernels?: KvKernels
 }
