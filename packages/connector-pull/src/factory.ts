@@ -11,7 +11,8 @@ import type {
   SchedulerComponents,
   WorkerComponents,
 } from '@kvferry/connector-api'
-import { unsupported } from './failures.ts'
+import { limitExceeded, unsupported } from './failures.ts'
+import { pullLimits } from './limits.ts'
 import { parsePullOptions } from './options.ts'
 import { PullScheduler } from './scheduler.ts'
 import { PullWorker } from './worker.ts'
@@ -21,7 +22,7 @@ export const pullCapabilities: ConnectorCapabilities = {
   dispatch: 'sequential',
   isBidirectional: false,
   isProgressive: false,
-  tensorParallel: 'single',
+  tensorParallel: 'equal',
   groupCountMax: 1,
   supportsDifferentBlockSizes: true,
   supportsLora: false,
@@ -37,12 +38,14 @@ export const pull: ConnectorFactory = {
   createScheduler(components: SchedulerComponents): ConnectorScheduler {
     return new PullScheduler(components, parsePullOptions(components.config.options))
   },
-  /** @throws ConnectorError ERR_KV_UNSUPPORTED (TP or PP above 1, host staging), ERR_KV_CONFIG. */
+  /** @throws ConnectorError ERR_KV_UNSUPPORTED (PP above 1, host staging), ERR_KV_LIMIT, ERR_KV_CONFIG. */
   createWorker(components: WorkerComponents, rank: Rank): ConnectorWorker {
     const options = parsePullOptions(components.config.options)
-    if (rank.tpSize !== 1 || rank.ppSize !== 1) {
-      const sizes = `TP ${rank.tpSize}, PP ${rank.ppSize}`
-      throw unsupported('tensorParallel', `pull serves one rank per engine, not ${sizes}`)
+    if (rank.ppSize !== 1) {
+      throw unsupported('pipelineParallel', `pull serves one pipeline stage, not ${rank.ppSize}`)
+    }
+    if (rank.tpSize > pullLimits.tpSizeMax) {
+      throw limitExceeded('tpSizeMax', rank.tpSize, pullLimits.tpSizeMax)
     }
     if (components.config.bufferDevice === 'host') {
       throw unsupported('bufferDevice', 'pull reads device blocks in place; it stages nothing')

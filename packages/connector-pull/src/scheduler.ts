@@ -24,7 +24,6 @@ import {
   type ConsumerRequestEvent,
   type ConsumerRequestState,
 } from './consumer-scheduler-state.ts'
-import { unsupported } from './failures.ts'
 import { HandoffWriter } from './handoff-writer.ts'
 import { parseParams, type ParsedParams } from './handoff.ts'
 import { MetadataOutbox, type PendingEntry } from './metadata-outbox.ts'
@@ -54,11 +53,8 @@ export class PullScheduler implements ConnectorScheduler {
     this.#options = options
   }
 
-  /** @throws ConnectorError ERR_KV_UNSUPPORTED (several ranks), ERR_KV_MESSAGE_INVALID: the engine can't start. */
+  /** @throws ConnectorError ERR_KV_UNSUPPORTED (a rank is missing), ERR_KV_MESSAGE_INVALID: the engine can't start. */
   setHandshakeMetadata(byRank: ReadonlyMap<RankKey, Uint8Array>): void {
-    if (byRank.size > 1) {
-      throw unsupported('tensorParallel', `pull serves one rank, not ${byRank.size}`)
-    }
     const { blockTokens, engineId, incarnation } = this.#components
     this.#writer = new HandoffWriter({ engineId, incarnation }, blockTokens, byRank)
   }

@@ -21,6 +21,7 @@ import { decodeMetadata, type MetadataEntry } from './metadata.ts'
 import type { PullOptions } from './options.ts'
 import { ProducerWorker } from './producer-worker.ts'
 import { PullCounters } from './pull-counters.ts'
+import { rankChannel } from './rank-channel.ts'
 import { encodeRankMetadata } from './rank-metadata.ts'
 
 interface Parts {
@@ -40,7 +41,8 @@ export class PullWorker implements ConnectorWorker {
   #shownCounters = ''
 
   constructor(components: WorkerComponents, options: PullOptions, rank: Rank) {
-    this.#components = components
+    const sideChannel = rankChannel(components.sideChannel, rank.tpRank)
+    this.#components = { ...components, sideChannel }
     this.#options = options
     this.#rank = rank
   }

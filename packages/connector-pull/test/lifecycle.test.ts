@@ -1,4 +1,4 @@
-import { asRequestId, rankKey } from '@kvferry/connector-api'
+import { asRequestId } from '@kvferry/connector-api'
 import { expect, test } from 'vitest'
 import { pull } from '../src/index.ts'
 import { Engine } from './fixtures/engine.ts'
@@ -104,24 +104,6 @@ test('shutdown during registration: what was registered goes again', async () =>
 test('registering twice is a mistake', async () => {
   const pair = await createPair()
   expect(() => pair.d.worker.registerKvCaches(pair.d.caches)).toThrow(TypeError)
-})
-
-test('several ranks are unsupported, in both halves', async () => {
-  const { d } = await createPair()
-  const bytes = new Uint8Array()
-  const ranks = new Map([
-    [rankKey(0, 0), bytes],
-    [rankKey(0, 1), bytes],
-  ])
-  expect(() => d.scheduler.setHandshakeMetadata(ranks)).toThrow(
-    expect.objectContaining({ code: 'ERR_KV_UNSUPPORTED' }),
-  )
-  for (const size of [{ tpSize: 2 }, { ppSize: 2 }]) {
-    const rank = { tpRank: 0, tpSize: 1, ppRank: 0, ppSize: 1, ...size }
-    expect(() =>
-      pull.createWorker({ config: { options: {}, bufferDevice: 'device' } } as never, rank),
-    ).toThrow(expect.objectContaining({ code: 'ERR_KV_UNSUPPORTED' }))
-  }
 })
 
 test('host staging is unsupported', () => {

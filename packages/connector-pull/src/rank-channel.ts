@@ -1,0 +1,93 @@
+/**
+ * One rank's view of its engine's side channel. All ranks of an engine share the channel and its
+ * associations; each speaks only with the same rank of other engines, so every kind of message carries the
+ * rank (none for rank 0). Used by worker.ts; nothing else knows of it.
+ */
+import type {
+  Association,
+  PeerAddress,
+  PeerIdentity,
+  SideChannel,
+  SideChannelHandler,
+} from '@kvferry/connector-api'
+
+export function rankChannel(channel: SideChannel, tpRank: number): SideChannel {
+  return tpRank === 0 ? channel : new RankChannel(channel, tpRank)
+}
+
+class RankChannel implements SideChannel {
+  readonly #channel: SideChannel
+  readonly #tpRank: number
+  /** An association is told apart by identity, so each has one view. */
+  readonly #views = new WeakMap<Association, RankAssociation>()
+
+  constructor(channel: SideChannel, tpRank: number) {
+    this.#channel = channel
+    this.#tpRank = tpRank
+  }
+
+  get address(): SideChannel['address'] {
+    return this.#channel.address
+  }
+
+  get identity(): PeerIdentity {
+    return this.#channel.identity
+  }
+
+  handle(kind: string, handler: SideChannelHandler): void {
+    this.#channel.handle(ofRank(kind, this.#tpRank), (body, from) =>
+      handler(body, this.#view(from)),
+    )
+  }
+
+  async connect(address: PeerAddress, options?: { timeoutMs?: number }): Promise<Association> {
+    return this.#view(await this.#channel.connect(address, options))
+  }
+
+  onAssociationEnd(listener: (association: Association) => void): void {
+    this.#channel.onAssociationEnd((association) => listener(this.#view(association)))
+  }
+
+  /** The channel is the engine's. */
+  async close(): Promise<void> {}
+
+  #view(association: Association): RankAssociation {
+    const known = this.#views.get(association)
+    if (known !== undefined) return known
+    const view = new RankAssociation(association, this.#tpRank)
+    this.#views.set(association, view)
+    return view
+  }
+}
+
+class RankAssociation implements Association {
+  readonly #association: Association
+  readonly #tpRank: number
+
+  constructor(association: Association, tpRank: number) {
+    this.#association = association
+    this.#tpRank = tpRank
+  }
+
+  get peer(): PeerIdentity {
+    return this.#association.peer
+  }
+
+  get isOpen(): boolean {
+    return this.#association.isOpen
+  }
+
+  request(kind: string, body: Uint8Array, options?: { timeoutMs?: number }): Promise<Uint8Array> {
+    return this.#association.request(ofRank(kind, this.#tpRank), body, options)
+  }
+
+  send(kind: string, body: Uint8Array): void {
+    this.#association.send(ofRank(kind, this.#tpRank), body)
+  }
+
+  close(): void {
+    this.#association.close()
+  }
+}
+
+const ofRank = (kind: string, tpRank: number): string => `${kind}/${tpRank}`
