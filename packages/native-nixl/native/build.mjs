@@ -4,9 +4,10 @@
  * project's set-up, by tests, and by hand. Objects are keyed by a hash of everything that goes into them
  * (flags, compiler, source, the headers it included last time), so a second run takes milliseconds. Outputs appear by rename: whoever loads one never sees half of it.
  *
- *   node native/build.mjs [--addon] [--fake] [--tests plain|asan|tsan [--run]] [--debug]
+ *   node native/build.mjs [--addon] [--addon-asan] [--fake] [--tests plain|asan|tsan [--run]] [--debug]
  *
- * Without arguments: the addon and the fake.
+ * Without arguments: the addon and the fake. `--addon-asan` is a second addon beside the first, for tests
+ * in a Node that has the sanitizer's runtime preloaded.
  */
 import { execFileSync, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -30,6 +31,7 @@ const buildDir = join(nativeDir, '..', 'build')
 /** Where each target ends up. */
 export const outputs = {
   addon: join(buildDir, 'Release', 'kvferry_nixl.node'),
+  addonAsan: join(buildDir, 'asan', 'kvferry_nixl.node'),
   fake: join(buildDir, 'fake', 'libfake_nixl_capi.so'),
   testsOf: (sanitizer) => join(buildDir, `test-${sanitizer}`, 'native_test'),
   fakeForTestsOf: (sanitizer) => join(buildDir, `test-${sanitizer}`, 'libfake_nixl_capi.so'),
@@ -47,6 +49,15 @@ const sanitizerFlags = {
     '-fno-sanitize-recover=all',
   ],
   tsan: ['-O0', '-g1', '-fsanitize=thread'],
+  // Node itself isn't instrumented and has no type information of its own to check against.
+  addon: [
+    '-O1',
+    '-g1',
+    '-fno-omit-frame-pointer',
+    '-fsanitize=address,undefined',
+    '-fno-sanitize=vptr',
+    '-fno-sanitize-recover=all',
+  ],
 }
 const addonDefines = [
   '-DNAPI_VERSION=8',
@@ -55,12 +66,16 @@ const addonDefines = [
   '-DNODE_GYP_MODULE_NAME=kvferry_nixl',
 ]
 
+/** A preloaded sanitizer is meant for Node: it would judge the compiler too. */
+const compilerEnv = { ...process.env, LD_PRELOAD: '' }
+
 /** The C++ compiler to use. Throws an Error that says what to install. */
 export function findCompiler() {
   const candidates = process.env['CXX'] ? [process.env['CXX']] : ['g++', 'c++', 'clang++']
   for (const candidate of candidates) {
     try {
-      const version = execFileSync(candidate, ['--version'], { encoding: 'utf8', stdio: 'pipe' })
+      const options = { encoding: 'utf8', stdio: 'pipe', env: compilerEnv }
+      const version = execFileSync(candidate, ['--version'], options)
       return { command: candidate, version: version.split('\n')[0] ?? '' }
     } catch {
       // Not there: the next one.
@@ -105,7 +120,7 @@ const hashOf = (...parts) => {
 
 function run(command, args) {
   return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], env: compilerEnv })
     const chunks = []
     child.stdout.on('data', (chunk) => chunks.push(chunk))
     child.stderr.on('data', (chunk) => chunks.push(chunk))
@@ -175,6 +190,7 @@ async function buildTarget({ name, output, files, compileFlags, linkFlags, compi
  */
 export async function build({
   addon = false,
+  addonAsan = false,
   fake = false,
   tests = null,
   debug = false,
@@ -199,18 +215,15 @@ export async function build({
   }
   const optimisation = debug ? ['-O0', '-g'] : ['-O2']
   const shared = ['-shared', '-fvisibility=hidden']
-  if (addon) {
-    const flags = [
-      ...commonFlags,
-      ...optimisation,
-      ...shared,
-      ...addonDefines,
-      ...nodeApiIncludes(),
-    ]
+  const buildAddon = (name, output, optimisationFlags) => {
+    const flags = [...commonFlags, ...optimisationFlags, ...shared, ...addonDefines]
     // Node unloads an addon with the last worker that used it; threads and exit handlers must survive that.
     const linkFlags = ['-ldl', '-Wl,-z,nodelete']
-    await target('addon', outputs.addon, [...sources('.'), ...sources('napi')], flags, linkFlags)
+    const files = [...sources('.'), ...sources('napi')]
+    return target(name, output, files, [...flags, ...nodeApiIncludes()], linkFlags)
   }
+  if (addon) await buildAddon('addon', outputs.addon, optimisation)
+  if (addonAsan) await buildAddon('addon-asan', outputs.addonAsan, sanitizerFlags.addon)
   if (fake) {
     const flags = [...commonFlags, ...optimisation, ...shared]
     await target('fake', outputs.fake, sources('fake-nixl'), flags, [])
@@ -256,19 +269,22 @@ async function main(args) {
   for (let i = 0; i < args.length; i++) {
     const arg = args[i]
     if (arg === '--addon') options.addon = true
+    else if (arg === '--addon-asan') options.addonAsan = true
     else if (arg === '--fake') options.fake = true
     else if (arg === '--debug') options.debug = true
     else if (arg === '--run') isRunning = true
     else if (arg === '--tests') options.tests = args[++i] ?? ''
     else {
       process.stderr.write(
-        'Usage: build.mjs [--addon] [--fake] [--tests plain|asan|tsan [--run]] [--debug]\n',
+        'Usage: build.mjs [--addon] [--addon-asan] [--fake] [--tests plain|asan|tsan [--run]] [--debug]\n',
       )
       process.exitCode = arg === '--help' ? 0 : 2
       return
     }
   }
-  if (!options.addon && !options.fake && !options.tests) options.addon = options.fake = true
+  if (!options.addon && !options.addonAsan && !options.fake && !options.tests) {
+    options.addon = options.fake = true
+  }
   try {
     await build(options)
     if (isRunning && options.tests) process.exitCode = await runTests(options.tests)

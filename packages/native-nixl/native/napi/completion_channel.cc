@@ -45,9 +45,11 @@ void CompletionChannel::close() {
 }
 
 void CompletionChannel::callJs(napi_env env, napi_value, void* context, void*) {
+  // A null environment: it is being torn down, JS can't run any more. Then the link is gone as well:
+  // Node calls this for what is still queued after the finalizer has run.
+  if (env == nullptr) return;
   CompletionChannel* channel = static_cast<Link*>(context)->channel;
-  // A null environment: it is being torn down, JS can't run any more.
-  if (env == nullptr || channel == nullptr) return;
+  if (channel == nullptr) return;
   channel->drain_(Napi::Env(env));
   // A listener threw. Node itself would only print a warning.
   bool isPending = false;
