@@ -25,3 +25,4 @@ export type {
 } from './memory-side-channel/memory-side-channels.ts'
 export * from './cluster/index.ts'
 export * from './simulation/index.ts'
+export * from './explorer/index.ts'

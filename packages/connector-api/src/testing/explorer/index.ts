@@ -1,0 +1,3 @@
+/** Exhaustive exploration of small models over shipped step functions. */
+export { describeCounterExample, explore } from './explore.ts'
+export type { CounterExample, Exploration, Model, ModelStep } from './explore.ts'

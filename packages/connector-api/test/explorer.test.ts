@@ -1,0 +1,76 @@
+import { expect, test } from 'vitest'
+import { describeCounterExample, explore, type Model } from '../src/testing/index.ts'
+
+interface Locks {
+  readonly held: readonly (string | null)[]
+  readonly progress: readonly number[]
+}
+
+/** Two clients that take two locks, in this order each. */
+function twoLocks(orders: readonly (readonly [number, number])[]): Model<Locks> {
+  const names = ['left', 'right']
+  return {
+    initial: { held: [null, null], progress: [0, 0] },
+    *steps({ held, progress }) {
+      for (const [client, order] of orders.entries()) {
+        const at = progress[client]!
+        const wanted = order[at]
+        const advanced = progress.with(client, at + 1)
+        if (wanted !== undefined && held[wanted] === null) {
+          const name = `${client} takes ${names[wanted]}`
+          yield { name, take: () => ({ held: held.with(wanted, `${client}`), progress: advanced }) }
+        } else if (at === 2) {
+          const freed = held.map((owner) => (owner === `${client}` ? null : owner))
+          yield { name: `${client} is done`, take: () => ({ held: freed, progress: advanced }) }
+        }
+      }
+    },
+    key: (state) => JSON.stringify(state),
+    judge: () => null,
+    judgeEnd: ({ progress }) => (progress.every((at) => at === 3) ? null : 'somebody waits'),
+  }
+}
+
+test('every state of a sound model is seen, and nothing is found', () => {
+  const order = [0, 1] as const
+  expect(explore(twoLocks([order, order]), { stateCountMax: 1_000 })).toMatchObject({
+    isComplete: true,
+    counterExample: null,
+    endCount: 1,
+    depth: 6,
+  })
+})
+
+test('a deadlock is found, by a shortest way', () => {
+  const { counterExample } = explore(
+    twoLocks([
+      [0, 1],
+      [1, 0],
+    ]),
+    { stateCountMax: 1_000 },
+  )
+  expect(describeCounterExample(counterExample!)).toBe(
+    '  1  0 takes left\n  2  1 takes right\nsomebody waits',
+  )
+})
+
+test('what a step throws is found, and so is a bad state', () => {
+  const model = twoLocks([[0, 1]])
+  const throwing = { ...model, steps: () => [{ name: 'x', take: () => fail() }] }
+  expect(explore(throwing, { stateCountMax: 10 }).counterExample).toEqual({
+    problem: 'it throws: no',
+    steps: ['x'],
+  })
+  const strict = { ...model, judge: ({ held }: Locks) => (held[1] === null ? null : 'bad') }
+  expect(explore(strict, { stateCountMax: 10 }).counterExample?.steps).toHaveLength(2)
+})
+
+test('a bound that is too small is told', () => {
+  const order = [0, 1] as const
+  const { isComplete } = explore(twoLocks([order, order]), { stateCountMax: 3 })
+  expect(isComplete).toBe(false)
+})
+
+function fail(): never {
+  throw new Error('no')
+}
