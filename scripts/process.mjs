@@ -4,9 +4,10 @@ import { spawn } from 'node:child_process'
 
 /**
  * Runs a command to its end. Output goes to our stderr (stdout belongs to results) unless captured.
- * Resolves with the exit code and, when `capture` is set, the output; never rejects for a non-zero code.
+ * Resolves with the exit code and, when `capture`, `quiet` or `tee` (captured and shown) is set, the output;
+ * never rejects for a non-zero code.
  */
-export function run(command, args, { cwd, env, capture = false, quiet = false } = {}) {
+export function run(command, args, { cwd, env, capture = false, quiet = false, tee = false } = {}) {
   return new Promise((resolve) => {
     const child = spawn(command, args, {
       cwd,
@@ -16,7 +17,7 @@ export function run(command, args, { cwd, env, capture = false, quiet = false } 
     let output = ''
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', (chunk) => {
-        if (capture || quiet) output += chunk
+        if (capture || quiet || tee) output += chunk
         if (!quiet && !capture) process.stderr.write(chunk)
       })
     }

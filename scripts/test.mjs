@@ -85,6 +85,23 @@ function native(sanitizer) {
   }
 }
 
+/** Real vLLM: 1.1 GB to download the first time, so only where it's asked for. */
+async function vllm() {
+  if (process.env.KVFERRY_TEST_VLLM !== '1') {
+    const reason = 'real vLLM: set KVFERRY_TEST_VLLM=1 (2.8 GB in the cache folder, 5 minutes)'
+    return { passed: 0, failed: 0, skipped: [reason] }
+  }
+  const args = [join(root, 'scripts', 'vllm-test.mjs'), '--no-setup']
+  const { code, output } = await run(process.execPath, args, { cwd: root, env, tee: true })
+  const summary = output.match(/^\d+ passed, \d+ failed, \d+ skipped$/gm)?.at(-1)
+  const [passed, failed, skipped] = (summary ?? '0 0 0').match(/\d+/g).map(Number)
+  return {
+    passed,
+    failed: code !== 0 && failed === 0 ? 1 : failed,
+    skipped: Array.from({ length: skipped }, () => 'real vLLM'),
+  }
+}
+
 /** Tests that start processes of their own don't share the machine with one another. */
 const oneByOne = ['--no-file-parallelism']
 
@@ -103,11 +120,13 @@ const gates = {
     'router',
     'reference-engine',
     'benchmarks',
+    'vllm-bridge',
   ]),
   'native-asan': native('asan'),
   'native-tsan': native('tsan'),
   'native-node': vitest(['native-nixl'], oneByOne),
   processes: vitest(['e2e'], oneByOne),
+  vllm,
 }
 
 /**
@@ -120,6 +139,7 @@ const stages = [
   ['native-asan', 'native-tsan'],
   ['native-node'],
   ['processes'],
+  ['vllm'],
 ]
 
 async function runGate(name) {

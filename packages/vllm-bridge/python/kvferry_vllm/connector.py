@@ -129,7 +129,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
         worker = WorkerHalf(
             start_host=lambda: HostProcess(default_command(), fds),
             start_message=start_message(self._settings, caches),
-            timeouts=self._settings.timeouts,
+            supervision=self._settings.supervision,
         )
         worker.start()
         self._worker = worker

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Mapping
 
-from .worker_half import Timeouts
+from .worker_half import Supervision
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
-#: Keys of `bridge`, with what they are in seconds or text.
+#: Keys of `bridge` in milliseconds, with the names of worker_half.py's settings.
 _TIMEOUT_KEYS = {"startTimeoutMs": "start", "answerTimeoutMs": "answer", "loadTimeoutMs": "load"}
-_BRIDGE_KEYS = (*_TIMEOUT_KEYS, "modelName", "logLevel")
+_BRIDGE_KEYS = (*_TIMEOUT_KEYS, "restartCountMax", "modelName", "logLevel")
 _ROLES = {"kv_producer": "producer", "kv_consumer": "consumer", "kv_both": "both"}
 
 
@@ -28,7 +28,7 @@ class Settings:
     config: dict[str, Any]
     model_name: str
     log_level: str
-    timeouts: Timeouts
+    supervision: Supervision
 
 
 def read_settings(vllm_config: VllmConfig) -> Settings:
@@ -45,13 +45,15 @@ def read_settings(vllm_config: VllmConfig) -> Settings:
     engine_id = str(extra.pop("engineId", transfer.engine_id))
     _agree(extra, "role", _ROLES.get(str(transfer.kv_role), "both"), "kv_role")
     _agree(extra, "loadFailurePolicy", transfer.kv_load_failure_policy, "kv_load_failure_policy")
-    timeouts = {name: bridge[key] / 1_000 for key, name in _TIMEOUT_KEYS.items() if key in bridge}
+    supervision = {name: bridge[key] / 1_000 for key, name in _TIMEOUT_KEYS.items() if key in bridge}
+    if "restartCountMax" in bridge:
+        supervision["restart_count_max"] = int(bridge["restartCountMax"])
     return Settings(
         engine_id=engine_id,
         config={"connector": "pull", "engineId": engine_id, **extra},
         model_name=str(bridge.get("modelName", vllm_config.model_config.model)),
         log_level=str(bridge.get("logLevel", "warn")),
-        timeouts=Timeouts(**timeouts),
+        supervision=Supervision(**supervision),
     )
 
 

@@ -13,23 +13,28 @@ import logging
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence
 
 from . import limits
 from .handoff import decode_rank_metadata
-from .host_process import HostProcess, Message
 from .step_metadata import Event, HostFacts, HostNews, Step
+
+if TYPE_CHECKING:
+    from .host_process import HostProcess
+
+Message = dict[str, Any]
 
 logger = logging.getLogger("vllm.kvferry")
 
 
 @dataclass(frozen=True)
-class Timeouts:
-    """In seconds; see limits.py."""
+class Supervision:
+    """How long the host may take, in seconds, and how often it may die; see limits.py."""
 
     start: float = limits.START_TIMEOUT_S
     answer: float = limits.HOST_ANSWER_TIMEOUT_S
     load: float = limits.LOAD_TIMEOUT_S
+    restart_count_max: int = limits.RESTART_COUNT_MAX
 
 
 @dataclass(slots=True)
@@ -60,12 +65,12 @@ class WorkerHalf:
         self,
         start_host: Callable[[], HostProcess],
         start_message: Message,
-        timeouts: Timeouts,
+        supervision: Supervision,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._start_host = start_host
         self._start_message = start_message
-        self._timeouts = timeouts
+        self._supervision = supervision
         self._now = now
         self._host: HostProcess | None = None
         self._facts: HostFacts | None = None
@@ -97,7 +102,7 @@ class WorkerHalf:
         @raises HostRefused when it refuses, ends or stays silent; OSError when it can't be started.
         """
         host = self._spawn()
-        messages = host.wait_for(lambda m: m.get("t") in ("ready", "refused"), self._timeouts.start)
+        messages = host.wait_for(lambda m: m.get("t") in ("ready", "refused"), self._supervision.start)
         for message in messages:
             self._handle(message)
         if self._facts is None:
@@ -116,7 +121,7 @@ class WorkerHalf:
         if host is None or self._facts is None:
             return
         self.begin_step(step, settle=True)
-        messages = host.wait_for(lambda m: m.get("t") == "settled", self._timeouts.answer)
+        messages = host.wait_for(lambda m: m.get("t") == "settled", self._supervision.answer)
         for message in messages:
             self._handle(message)
         if not any(message.get("t") == "settled" for message in messages):
@@ -174,7 +179,7 @@ class WorkerHalf:
         """For tests and tools: waits for the host's own totals."""
         if self._host is not None and self._facts is not None:
             self._host.send({"t": "ping"})
-            for message in self._host.wait_for(lambda m: m.get("t") == "pong", self._timeouts.answer):
+            for message in self._host.wait_for(lambda m: m.get("t") == "pong", self._supervision.answer):
                 self._handle(message)
         pid = self._host.pid if self._host is not None and self._facts is not None else 0
         return {**self.counters, "hostPid": pid}
@@ -271,17 +276,17 @@ class WorkerHalf:
             return
         now = self._now()
         if self._facts is None:
-            if now - self._started_at > self._timeouts.start:
+            if now - self._started_at > self._supervision.start:
                 host.kill("it did not become ready in time")
             return
         if not self._loads and not self._sends:
             self._pinged_at = None
             return
         oldest = min((load.started_at for load in self._loads.values()), default=now)
-        if now - oldest > self._timeouts.load:
-            host.kill(f"a load has had no end for {self._timeouts.load} s")
-        elif self._pinged_at is not None and now - self._pinged_at > self._timeouts.answer:
-            host.kill(f"it has not answered for {self._timeouts.answer} s")
+        if now - oldest > self._supervision.load:
+            host.kill(f"a load has had no end for {self._supervision.load} s")
+        elif self._pinged_at is not None and now - self._pinged_at > self._supervision.answer:
+            host.kill(f"it has not answered for {self._supervision.answer} s")
         elif self._pinged_at is None and now - self._heard_at > limits.PING_INTERVAL_S:
             self._pinged_at = now
             host.send({"t": "ping"})
@@ -308,7 +313,7 @@ class WorkerHalf:
         now = self._now()
         while self._restarts and now - self._restarts[0] > limits.RESTART_WINDOW_S:
             self._restarts.popleft()
-        if len(self._restarts) >= limits.RESTART_COUNT_MAX:
+        if len(self._restarts) >= self._supervision.restart_count_max:
             logger.error(
                 "KVFerry's host process died %d times in %.0f s: no more transfers in this engine",
                 len(self._restarts) + 1, limits.RESTART_WINDOW_S,

@@ -1,25 +1,61 @@
-"""Make stand-ins for the CUDA libraries that the PyPI build of torch links to but a CPU-only run never calls.
+"""Makes stand-ins for the CUDA libraries that the package index's torch links to and a CPU never calls.
 
-Every undefined symbol of torch's own libraries that belongs to one of STUBS is defined as a function that aborts.
-libcudart and libcupti are NOT stubbed (torch calls them at start; they come from two small wheels).
+The wheel of vLLM for CPU wants torch's CPU build, which is not on the package index; the CUDA build of the
+same version works, without gigabytes of CUDA libraries, when these exist. Every undefined symbol of torch's
+own libraries that belongs to one of them is defined as a function that aborts (extensions are opened with
+all symbols bound, so empty libraries are not enough). libcudart and libcupti are real: torch calls them at
+start. Run once, by the environment's own Python. Needs gcc and nm.
 """
-import collections, os, re, subprocess, sys, sysconfig, tempfile
-L = os.path.join(sysconfig.get_paths()["purelib"], "torch", "lib")
-STUBS = """libcusparse.so.12 libcufft.so.12 libcufile.so.0 libcusparseLt.so.0 libnccl.so.2 libcurand.so.10 libcublas.so.13
-libcublasLt.so.13 libcudnn.so.9 libnvrtc.so.13 libnvshmem_host.so.3 libcusolver.so.12""".split()
-PFX = re.compile(r"^(cublas|cusparse|cufft|cuFile|curand|cudnn|nvrtc|nvshmem|cusolver|nccl|pnccl|_Z\w*nccl)")
-syms = set()
-for f in os.listdir(L):
-    if f.startswith(("libtorch", "libc10", "libcaffe2")) and ".so" in f:
-        for line in subprocess.run(["nm", "-D", "--undefined-only", os.path.join(L, f)], capture_output=True, text=True).stdout.splitlines():
-            n = line.split()[-1].split("@")[0]
-            if PFX.match(n):
-                syms.add(n)
-with tempfile.TemporaryDirectory() as d:
-    c = os.path.join(d, "s.c")
-    with open(c, "w") as fh:
-        fh.write("extern void abort(void);\n" + "".join(f"void {s}(void){{abort();}}\n" for s in sorted(syms)))
-    for i, so in enumerate(STUBS):
-        src = c if i == 0 else os.devnull          # one library holds all symbols, the others are empty
-        subprocess.check_call(["gcc", "-shared", "-fPIC", "-w", "-fno-builtin", "-x", "c", src, f"-Wl,-soname,{so}", "-o", os.path.join(L, so)])
-print(len(syms), "symbols in", L)
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sysconfig
+import tempfile
+from pathlib import Path
+
+LIBRARIES = Path(sysconfig.get_paths()["purelib"]) / "torch" / "lib"
+STUBS = (
+    "libcusparse.so.12", "libcufft.so.12", "libcufile.so.0", "libcusparseLt.so.0", "libnccl.so.2",
+    "libcurand.so.10", "libcublas.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libnvrtc.so.13",
+    "libnvshmem_host.so.3", "libcusolver.so.12",
+)  # fmt: skip
+STUBBED = re.compile(
+    r"^(cublas|cusparse|cufft|cuFile|curand|cudnn|nvrtc|nvshmem|cusolver|nccl|pnccl|_Z\w*nccl)"
+)
+
+
+def undefined_symbols() -> list[str]:
+    symbols = set()
+    for library in LIBRARIES.iterdir():
+        if not library.name.startswith(("libtorch", "libc10", "libcaffe2")) or ".so" not in library.name:
+            continue
+        listed = subprocess.run(
+            ["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True
+        )
+        names = (line.split()[-1].split("@")[0] for line in listed.stdout.splitlines())
+        symbols.update(name for name in names if STUBBED.match(name))
+    return sorted(symbols)
+
+
+def build(source: str, library: str) -> None:
+    flags = ["-shared", "-fPIC", "-w", "-fno-builtin", "-x", "c", source]
+    subprocess.check_call(["gcc", *flags, f"-Wl,-soname,{library}", "-o", LIBRARIES / library])
+
+
+def main() -> None:
+    symbols = undefined_symbols()
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "stubs.c"
+        functions = "".join(f"void {symbol}(void){{abort();}}\n" for symbol in symbols)
+        source.write_text(f"extern void abort(void);\n{functions}")
+        # One library holds all symbols; the others only have to be there.
+        for index, library in enumerate(STUBS):
+            build(str(source) if index == 0 else os.devnull, library)
+    print(f"{len(symbols)} symbols in {LIBRARIES}")
+
+
+if __name__ == "__main__":
+    main()

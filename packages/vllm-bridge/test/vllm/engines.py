@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import time
 import traceback
@@ -127,8 +128,11 @@ def _serve(
     with open(log, "ab", buffering=0) as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         _serve_engine(conn, name, model, connector, args)
+    except EOFError:
+        os._exit(1)  # the parent is gone; the host ends with this process
     except BaseException as error:  # the parent must hear of it, whatever it is
         traceback.print_exc()
         conn.send(("failed", f"{type(error).__name__}: {error}"))

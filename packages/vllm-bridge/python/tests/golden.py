@@ -1,0 +1,29 @@
+"""Reads the golden vectors that the TypeScript side writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = Path(__file__).resolve().parents[3]
+_HOOK_SCRIPTS = _PACKAGES / "vllm-bridge" / "test" / "golden" / "hook-scripts.jsonl"
+_HANDOFFS = _PACKAGES / "connector-pull" / "test" / "golden" / "handoff.json"
+
+
+def hook_scripts() -> list[dict[str, Any]]:
+    """Each with its `requests` by id and its `calls` in order."""
+    scripts: list[dict[str, Any]] = []
+    for line in _HOOK_SCRIPTS.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        if "script" in record:
+            scripts.append({**record["script"], "requests": {}, "calls": []})
+        elif "request" in record:
+            scripts[-1]["requests"][record["request"]] = record
+        else:
+            scripts[-1]["calls"].append(record)
+    return scripts
+
+
+def handoffs() -> dict[str, Any]:
+    return json.loads(_HANDOFFS.read_text(encoding="utf-8"))

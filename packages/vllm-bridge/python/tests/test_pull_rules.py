@@ -1,0 +1,87 @@
+"""The mirrored tables answer as the connector did, in every golden conversation."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from kvferry_vllm.handoff import decode_rank_metadata
+from kvferry_vllm.pull_rules import REQUEST_COUNT_MAX, Finish, Producer, PullRules
+
+from . import golden
+
+
+def _rules(script: dict[str, Any]) -> PullRules:
+    rank = decode_rank_metadata(bytes.fromhex(script["metadata"]))
+    return PullRules(
+        engine_id=script["engineId"],
+        block_tokens=script["blockTokens"],
+        recompute_threshold=script["recomputeThreshold"],
+        producer=Producer(script["incarnation"], rank.host, rank.port, rank.handoff_key),
+    )
+
+
+class GoldenConversations(unittest.TestCase):
+    def test_all(self) -> None:
+        scripts = golden.hook_scripts()
+        self.assertGreater(len(scripts), 10)
+        for script in scripts:
+            with self.subTest(seed=script["seed"]):
+                self._play(script)
+
+    def _play(self, script: dict[str, Any]) -> None:
+        rules = _rules(script)
+        for index, call in enumerate(script["calls"]):
+            request = script["requests"].get(call.get("id"), {})
+            about = (call.get("id"), request.get("prompt"), request.get("params"))
+            hook = call["hook"]
+            if hook == "new":
+                rules.on_new_request(*about)
+            elif hook == "match":
+                answer = rules.matched_tokens(*about, call["computed"])
+                self.assertEqual(answer, call["tokens"], f"call {index}: {call}")
+            elif hook == "alloc":
+                rules.on_allocated(*about, call["external"])
+            elif hook == "finish":
+                answer = rules.on_finished(
+                    call["id"],
+                    request["prompt"],
+                    call["computed"],
+                    call["end"],
+                    [call["blocks"]],
+                    call["leaseDeadlineMs"],
+                )
+                expected = Finish(call["delayFree"], call["params"])
+                self.assertEqual(answer, expected, f"call {index}: {call}")
+            else:
+                rules.on_output(call["sent"], call["received"])
+        self.assertEqual(list(rules.request_ids), [], "requests that were never forgotten")
+
+
+class Bounds(unittest.TestCase):
+    def setUp(self) -> None:
+        self.rules = _rules(golden.hook_scripts()[1])
+
+    def test_more_requests_than_the_limit_are_served_without_transfer(self) -> None:
+        produce = {"do_remote_decode": True}
+        for index in range(REQUEST_COUNT_MAX):
+            self.rules.on_allocated(f"r{index}", 5, produce, 0)
+        self.rules.on_allocated("over", 5, produce, 0)
+        finish = self.rules.on_finished("over", 5, 5, "stopped", [[1]], 1.0)
+        self.assertEqual(finish, Finish(False, None))
+        self.assertTrue(self.rules.on_finished("r0", 5, 5, "stopped", [[1]], 1.0).delay_free)
+
+    def test_a_long_id_is_served_without_transfer(self) -> None:
+        long_id = "ü" * 129
+        self.rules.on_allocated(long_id, 5, {"do_remote_decode": True}, 0)
+        finish = self.rules.on_finished(long_id, 5, 5, "stopped", [[1]], 1.0)
+        self.assertEqual(finish, Finish(False, None))
+
+    def test_several_groups_leave_nothing_to_read(self) -> None:
+        self.rules.on_allocated("r", 5, {"do_remote_decode": True}, 0)
+        finish = self.rules.on_finished("r", 5, 5, "stopped", [[1], [2]], 1.0)
+        self.assertEqual(finish, Finish(False, None))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,157 @@
+"""What the scheduler half answers and records, also across the host's lives."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from kvferry_vllm.handoff import decode_rank_metadata
+from kvferry_vllm.pull_rules import NOTHING
+from kvferry_vllm.scheduler_half import SchedulerHalf
+from kvferry_vllm.step_metadata import HostFacts, HostNews
+
+from . import golden
+
+PRODUCE = {"do_remote_decode": True}
+
+
+def facts(epoch: str) -> HostFacts:
+    rank = decode_rank_metadata(bytes.fromhex(golden.hook_scripts()[0]["metadata"]))
+    return HostFacts(epoch, rank.host, rank.port, rank.handoff_key, 30_000.0, 0)
+
+
+def ready(epoch: str) -> HostNews:
+    return HostNews(facts(epoch), is_starting=False)
+
+
+GONE = HostNews(None, is_starting=True)
+
+
+def consume(prompt: int = 9) -> dict[str, Any]:
+    vector = golden.handoffs()["parsed"][0]
+    assert vector["context"]["promptTokenCount"] == prompt
+    return dict(vector["params"])
+
+
+class Records(unittest.TestCase):
+    def setUp(self) -> None:
+        self.half = SchedulerHalf(engine_id="d0", block_tokens=4)
+        self.half.set_host(ready("life-1"))
+
+    def events(self) -> list[tuple[str, list[dict[str, Any]]]]:
+        return [(batch.epoch, batch.events) for batch in self.half.build_step([], []).batches]
+
+    def kinds(self) -> list[str]:
+        return [event["k"] for _, events in self.events() for event in events]
+
+    def test_a_load(self) -> None:
+        params = consume()
+        self.half.on_new_request("r", 9, params)
+        self.assertEqual(self.half.matched_tokens("r", 9, params, 4), 5)
+        self.half.on_allocated("r", 9, params, 0, [[7, 8, 9]], 5)
+        [(epoch, events)] = self.events()
+        self.assertEqual(epoch, "life-1")
+        self.assertEqual([event["k"] for event in events], ["new", "match", "alloc"])
+        self.assertEqual(events[1], {"k": "match", "id": "r", "computed": 4, "answer": 5})
+        self.assertEqual(events[2]["blocks"], [[7, 8, 9]])
+        self.assertEqual(events[2]["fill"], [8, 9])
+        self.assertEqual(self.events(), [], "told twice")
+
+    def test_the_same_question_is_told_once(self) -> None:
+        params = consume()
+        for _ in range(3):
+            self.half.matched_tokens("r", 9, params, 0)
+        self.half.matched_tokens("r", 9, params, 4)
+        self.assertEqual(self.kinds(), ["new", "match", "match"])
+
+    def test_requests_without_transfer_are_not_recorded(self) -> None:
+        for params in (None, {}, {"do_remote_decode": False, "note": 1}):
+            self.half.on_new_request("r", 9, params)
+            self.assertEqual(self.half.matched_tokens("r", 9, params, 0), 0)
+            self.half.on_allocated("r", 9, params, 0, [[1, 2, 3]], 0)
+            self.assertEqual(self.half.on_finished("r", 9, 9, "stopped", [[1, 2, 3]]), NOTHING)
+        self.assertEqual(self.events(), [])
+        self.assertFalse(self.half.has_pending)
+
+    def test_a_producer(self) -> None:
+        self.half.on_new_request("p", 9, PRODUCE)
+        self.half.on_allocated("p", 9, PRODUCE, 0, [[1, 2, 3]], 0)
+        answer = self.half.on_finished("p", 9, 9, "length-capped", [[1, 2, 3]])
+        self.assertTrue(answer.delay_free)
+        assert answer.params is not None
+        self.assertEqual(answer.params["remote_incarnation"], "life-1")
+        answer.params["added by vLLM"] = 0
+        [(_, events)] = self.events()
+        self.assertNotIn("added by vLLM", events[-1]["params"])
+        self.assertTrue(self.half.has_pending, "blocks wait for a report")
+        self.half.on_output(["p"], [])
+        self.events()
+        self.assertFalse(self.half.has_pending)
+
+    def test_params_that_are_no_json(self) -> None:
+        for wrong in (b"bytes", float("nan"), {1, 2}, "x" * 1_100_000):
+            params = {**consume(), "note": wrong}
+            self.assertEqual(self.half.matched_tokens("r", 9, params, 0), 0)
+            [(_, events)] = self.events()
+            self.assertEqual(events[0]["params"], {"do_remote_prefill": "unreadable"})
+            self.half.on_finished("r", 9, 9, "stopped", [[1, 2, 3]])
+            self.events()
+
+
+class Lives(unittest.TestCase):
+    def setUp(self) -> None:
+        self.half = SchedulerHalf(engine_id="d0", block_tokens=4)
+
+    def test_without_a_host_nothing_is_promised(self) -> None:
+        for news in (None, HostNews(None, is_starting=False)):
+            if news is not None:
+                self.half.set_host(news)
+            self.assertEqual(self.half.matched_tokens("r", 9, consume(), 0), 0)
+            self.half.on_allocated("p", 9, PRODUCE, 0, [[1, 2, 3]], 0)
+            self.assertEqual(self.half.on_finished("p", 9, 9, "stopped", [[1, 2, 3]]), NOTHING)
+            self.assertEqual(self.half.build_step([], []).batches, [])
+
+    def test_an_idle_engine_steps_on_while_a_host_starts(self) -> None:
+        self.assertFalse(self.half.has_pending)
+        self.half.set_host(GONE)
+        self.assertTrue(self.half.has_pending)
+        self.assertTrue(self.half.build_step([], []).is_host_starting)
+        self.half.set_host(ready("life-2"))
+        self.assertFalse(self.half.has_pending)
+
+    def test_a_request_of_an_earlier_life_asks_for_nothing_again(self) -> None:
+        """After a preemption vLLM asks again; the producer has long freed those blocks."""
+        params = consume()
+        self.half.set_host(ready("life-1"))
+        self.half.matched_tokens("r", 9, params, 0)
+        self.half.on_allocated("r", 9, params, 0, [[1, 2, 3]], 9)
+        self.half.set_host(GONE)
+        self.half.set_host(ready("life-2"))
+        self.assertEqual(self.half.matched_tokens("r", 9, params, 0), 0)
+        self.assertEqual(self.half.on_finished("r", 9, 9, "stopped", [[1, 2, 3]]), NOTHING)
+        epochs = [batch.epoch for batch in self.half.build_step([], []).batches]
+        self.assertEqual(epochs, ["life-1"])
+        # Its id is forgotten with it.
+        self.assertEqual(self.half.matched_tokens("r", 9, params, 0), 9)
+
+    def test_a_request_that_came_while_there_was_no_host(self) -> None:
+        params = consume()
+        self.half.on_new_request("r", 9, params)
+        self.half.set_host(ready("life-1"))
+        self.assertEqual(self.half.matched_tokens("r", 9, params, 0), 9)
+        [batch] = self.half.build_step([], []).batches
+        self.assertEqual([event["k"] for event in batch.events], ["new", "match"])
+
+    def test_an_end_after_the_host_died_belongs_to_its_life(self) -> None:
+        self.half.set_host(ready("life-1"))
+        self.half.on_allocated("p", 9, PRODUCE, 0, [[1, 2, 3]], 0)
+        self.assertTrue(self.half.on_finished("p", 9, 9, "stopped", [[1, 2, 3]]).delay_free)
+        self.half.set_host(ready("life-2"))
+        self.half.on_allocated("q", 9, PRODUCE, 0, [[4, 5, 6]], 0)
+        batches = self.half.build_step([], []).batches
+        self.assertEqual([batch.epoch for batch in batches], ["life-1", "life-2"])
+        self.assertEqual(batches[0].events[-1]["k"], "finish")
+
+
+if __name__ == "__main__":
+    unittest.main()

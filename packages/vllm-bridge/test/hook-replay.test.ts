@@ -1,0 +1,155 @@
+/**
+ * The host hears what vLLM said and what the shim answered. The golden conversations are replayed without a
+ * difference; one wrong answer fails its request, counted, and nothing else.
+ */
+import {
+  InvariantError,
+  asRequestId,
+  silentLogger,
+  type ConnectorScheduler,
+} from '@kvferry/connector-api'
+import { describe, expect, test } from 'vitest'
+import { HookReplay } from '../src/hook-replay.ts'
+import type { HookEvent } from '../src/messages.ts'
+import { writeHookScripts, type Call, type HookScript } from './fixtures/hook-scripts.ts'
+import { createPullEngine } from './fixtures/pull-engine.ts'
+
+/** What the shim would have recorded: nothing of requests that name no side. */
+function eventsOf({ calls, requests, blockTokens }: HookScript): HookEvent[] {
+  const takesPart = (id: string): boolean =>
+    requests[id]!.params?.['do_remote_prefill'] === true ||
+    requests[id]!.params?.['do_remote_decode'] === true
+  return calls.flatMap((call: Call): HookEvent[] => {
+    if (call.hook === 'output') {
+      return [{ k: 'output', sent: [...call.sent], received: [...call.received] }]
+    }
+    const { id } = call
+    if (!takesPart(id)) return []
+    const { prompt, params } = requests[id]!
+    const count = Math.ceil(prompt / blockTokens)
+    switch (call.hook) {
+      case 'new':
+        return [{ k: 'new', id, prompt, params: { ...params } }]
+      case 'match':
+        return [{ k: 'match', id, computed: call.computed, answer: call.tokens ?? 0 }]
+      case 'alloc': {
+        const blocks = [Array.from({ length: count }, (_, at) => at)]
+        return [{ k: 'alloc', id, computed: 0, blocks, external: call.external }]
+      }
+      case 'finish': {
+        const { computed, end, delayFree } = call
+        const written = call.params === null ? null : { ...call.params }
+        const blocks = [[...call.blocks]]
+        return [{ k: 'finish', id, computed, end, blocks, delayFree, params: written }]
+      }
+    }
+  })
+}
+
+async function replayOf(
+  script: HookScript,
+): Promise<{ replay: HookReplay; scheduler: ConnectorScheduler }> {
+  const { engineId, blockTokens, recomputeThreshold, seed } = script
+  const engine = await createPullEngine({ engineId, blockTokens, recomputeThreshold, seed })
+  const { scheduler } = engine
+  return { scheduler, replay: new HookReplay(scheduler, silentLogger) }
+}
+
+const scripts = await writeHookScripts(8)
+
+test.each(scripts)('conversation $seed is replayed without a difference', async (script) => {
+  const { replay } = await replayOf(script)
+  const events = eventsOf(script)
+  const outcomes = events.map((event) => replay.play([event]))
+  expect(replay.divergences).toBe(0)
+  expect(replay.events).toBe(events.length)
+  expect(outcomes.flatMap(({ failed, sent }) => [...failed, ...sent])).toEqual([])
+  const finished = outcomes.flatMap((outcome) => [...outcome.finished])
+  expect(finished).toEqual(events.flatMap((event) => (event.k === 'finish' ? [event.id] : [])))
+})
+
+/** The first event that matches, with everything before it. */
+async function upTo<Kind extends HookEvent['k']>(
+  kind: Kind,
+  matches: (event: Extract<HookEvent, { k: Kind }>) => boolean,
+): Promise<{ replay: HookReplay; event: Extract<HookEvent, { k: Kind }>; after: HookEvent[] }> {
+  for (const script of scripts) {
+    const events = eventsOf(script)
+    const index = events.findIndex(
+      (event) => event.k === kind && matches(event as Extract<HookEvent, { k: Kind }>),
+    )
+    if (index < 0) continue
+    const { replay } = await replayOf(script)
+    replay.play(events.slice(0, index))
+    const event = events[index] as Extract<HookEvent, { k: Kind }>
+    return { replay, event, after: events.slice(index + 1) }
+  }
+  throw new Error(`no such event in the golden conversations: ${kind}`)
+}
+
+describe('a wrong answer of the shim', () => {
+  test('tokens promised by mistake: the load fails, and is never begun', async () => {
+    const { replay, event } = await upTo('match', ({ answer }) => answer === 0)
+    expect(replay.play([{ ...event, answer: 7 }]).failed).toEqual([])
+    expect(replay.divergences).toBe(1)
+    const { id } = event
+    const alloc = { k: 'alloc', id, computed: 0, blocks: [[1]], external: 7, fill: [1] } as const
+    const { failed } = replay.play([{ ...alloc, blocks: [[1]], fill: [1] }])
+    expect(failed).toEqual([{ id, code: 'ERR_KV_HANDOFF_INVALID', message: expect.any(String) }])
+  })
+
+  test('blocks kept by mistake are let go', async () => {
+    const { replay, event } = await upTo('finish', ({ delayFree }) => !delayFree)
+    const outcome = replay.play([{ ...event, delayFree: true, params: { any: 1 } }])
+    expect(outcome.sent).toEqual([event.id])
+    expect(replay.divergences).toBe(1)
+  })
+
+  test('blocks let go by mistake are counted; no handoff of them left the engine', async () => {
+    const { replay, event } = await upTo('finish', ({ delayFree }) => delayFree)
+    const outcome = replay.play([{ ...event, delayFree: false, params: null }])
+    expect(outcome.sent).toEqual([])
+    expect(replay.divergences).toBe(1)
+  })
+
+  test('another handoff ends the host: a reader may hold it already', async () => {
+    const { replay, event } = await upTo('finish', ({ delayFree }) => delayFree)
+    const params = { ...event.params, remote_block_ids: [[63]] }
+    expect(() => replay.play([{ ...event, params }])).toThrowError(InvariantError)
+    expect(replay.divergences).toBe(1)
+  })
+
+  test('a hook that throws fails its request alone', async () => {
+    const { replay, event, after } = await upTo('alloc', ({ external }) => external > 4)
+    const { failed } = replay.play([{ ...event, external: event.external + 1 }])
+    expect(failed.map(({ id }) => id)).toEqual([event.id])
+    const others = after.filter((later) => later.k === 'new' || later.k === 'match')
+    replay.play(others.filter((later) => 'id' in later && later.id !== event.id))
+    expect(replay.divergences).toBe(1)
+  })
+
+  test('a request that was never introduced', async () => {
+    const { replay } = await replayOf(scripts[0]!)
+    const match = { k: 'match', id: 'stranger', computed: 0, answer: 3 } as const
+    expect(replay.play([match]).failed).toEqual([])
+    expect(replay.divergences).toBe(1)
+  })
+})
+
+test('a failure is told to the scheduler half with the word of the engine', () => {
+  const outputs: unknown[] = []
+  const scheduler = {
+    updateConnectorOutput: (output: unknown) => outputs.push(output),
+  } as unknown as ConnectorScheduler
+  const replay = new HookReplay(scheduler, silentLogger)
+  const requestId = asRequestId('r')
+  const failure = { requestId, blockIds: [Uint32Array.of(1)], error: null as never }
+  replay.noteFailure(failure)
+  const output = { k: 'output', sent: [], received: ['r'] } as const
+  replay.play([{ ...output, sent: [], received: ['r'] }])
+  replay.play([{ ...output, sent: [], received: ['r'] }])
+  expect(outputs).toEqual([
+    { sent: [], received: ['r'], failed: [failure] },
+    { sent: [], received: ['r'], failed: [] },
+  ])
+})

@@ -1,0 +1,75 @@
+/** The shim's messages are checked at the boundary: good ones pass, others name what is wrong. */
+import { ConnectorError } from '@kvferry/connector-api'
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { parseShimMessage } from '../src/messages.ts'
+
+const start = {
+  t: 'start',
+  protocol: 1,
+  config: { connector: 'pull' },
+  logLevel: 'warn',
+  caches: {
+    ...{ model: 'tiny', dtype: 'float32', layout: 'LBHNC' },
+    ...{ kvHeadCount: 2, headSize: 64, blockTokens: 32, blockCount: 512 },
+    memories: [{ fd: 7, sizeBytes: 65_536 }],
+    regions: [
+      { name: 'l0', memory: 0, offsetBytes: 0, blockSizeBytes: 128, blockStrideBytes: 128 },
+    ],
+  },
+}
+const step = {
+  t: 'step',
+  index: 3,
+  scheduled: ['a'],
+  preempted: [],
+  settle: false,
+  events: [
+    { k: 'new', id: 'a', prompt: 9, params: { do_remote_decode: true } },
+    { k: 'match', id: 'a', computed: 0, answer: 9 },
+    { k: 'alloc', id: 'a', computed: 0, blocks: [[1, 2]], external: 9, fill: [1, 2] },
+    {
+      ...{ k: 'finish', id: 'a', computed: 9, end: 'stopped', blocks: [[1, 2]] },
+      ...{ delayFree: false, params: null },
+    },
+    { k: 'output', sent: [], received: ['a'] },
+  ],
+}
+
+describe('good messages', () => {
+  test.each([start, step, { t: 'ping' }])('$t', (message) => {
+    expect(parseShimMessage(message)).toEqual(message)
+  })
+})
+
+test.each([
+  ['another protocol', { ...start, protocol: 2 }, 'protocol'],
+  ['a negative index', { ...step, index: -1 }, 'index'],
+  ['an unknown key', { ...step, more: 1 }, 'more'],
+  ['an event of no kind', { ...step, events: [{ k: 'other' }] }, 'events.0.k'],
+  [
+    'a block id out of range',
+    { ...step, events: [{ ...step.events[2], blocks: [[2 ** 32]] }] },
+    'events.0.blocks.0.0',
+  ],
+  ['no object', null, ''],
+])('%s is refused by name', (_, message, field) => {
+  expect(() => parseShimMessage(message)).toThrowError(
+    expect.objectContaining({
+      code: 'ERR_KV_MESSAGE_INVALID',
+      message: expect.stringContaining(field),
+    }),
+  )
+})
+
+test('anything else is refused with a typed error, never another one', () => {
+  fc.assert(
+    fc.property(fc.anything(), (value) => {
+      try {
+        parseShimMessage(value)
+      } catch (error) {
+        expect(ConnectorError.isInstance(error)).toBe(true)
+      }
+    }),
+  )
+})
