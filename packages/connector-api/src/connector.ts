@@ -36,7 +36,11 @@ export interface RequestView {
 }
 
 export interface StepView {
-  /** 0-based number of the engine step. */
+  /**
+   * 0-based number of the engine step; never falls. Steps in which nothing happened may be left out (an
+   * engine that only waits makes thousands a second), and `requestStep` may be answered by a step that
+   * has the number of the one before it.
+   */
   readonly stepIndex: number
   /** Requests with tokens in this step. */
   readonly scheduledRequestIds: readonly RequestId[]
@@ -130,19 +134,26 @@ export interface ConnectorScheduler {
    * `externalTokenCount = 0` when the request comes back from its load.
    */
   updateStateAfterAlloc(request: RequestView, blocks: BlockIds, externalTokenCount: number): void
-  /** Once per step, also an empty one. Drains: nothing is sent twice. */
+  /** Once per step that is played (`StepView.stepIndex`). Drains: nothing is sent twice. */
   buildConnectorMeta(step: StepView): Uint8Array
-  /** Before the engine acts on `output`. */
+  /**
+   * Before the engine frees or schedules what `output` names; left out when it names nothing. A load that
+   * failed may have ended its request already: vLLM calls `requestFinished` first then, with only the
+   * blocks before the first bad one.
+   */
   updateConnectorOutput(output: WorkerOutput): void
   /**
    * Exactly once per request, before its blocks are freed. `delayFree`: the engine keeps the blocks
-   * until a worker reports the id as `sent`.
+   * until a worker reports the id as `sent`. The engine owns the params (vLLM adds keys of its own to them).
    */
   requestFinished(
     request: RequestView,
     blocks: BlockIds,
   ): { readonly delayFree: boolean; readonly kvTransferParams: KvTransferParams | null }
-  /** An idle engine goes on stepping while either is true. */
+  /**
+   * An idle engine goes on stepping while either is true. Not vLLM's hook `has_pending_block_frees`, which
+   * makes its scheduler wait for blocks instead of preempting: both answer its `has_pending_push_work`.
+   */
   hasPendingPushWork(): boolean
   hasPendingBlockFrees(): boolean
   shutdown(): Promise<void>
