@@ -8,7 +8,7 @@ import { parseConfig } from '@kvferry/runtime'
 import { configError } from './config-error.ts'
 import type { CoreConfig, EngineSettings } from './core/core-messages.ts'
 import { engineLimits } from './limits.ts'
-import { modelPresets, resolveModel } from './model-presets.ts'
+import { modelPresets, resolveModel, wordSizeBytes, type ModelShape } from './model-presets.ts'
 
 export interface EngineSettingOptions {
   /** `prefill`, `decode`, `both` or their connector names. Default: the file's, else both. */
@@ -78,14 +78,22 @@ function resolveRole(options: EngineSettingOptions): ConnectorRole {
 }
 
 function refuseUnsupported(options: EngineSettingOptions): void {
-  const { device = 'cpu', tp = 1 } = options
+  const { device = 'cpu' } = options
+  if (device === 'cpu') return
+  const capability = `device ${device}`
+  const message = `${capability} is not supported by the reference engine; use device cpu`
+  throw new ConnectorError('ERR_KV_UNSUPPORTED', message, { capability })
+}
+
+/** Each rank holds whole heads, and kernels write whole words. */
+function resolveTpSize({ name, preset, slotSizeBytes }: ModelShape, tp: number): number {
   integer('tp', tp, 1, 1_024)
-  const capability = tp !== 1 ? `tp ${tp}` : device !== 'cpu' ? `device ${device}` : null
-  if (capability === null) return
-  throw new ConnectorError(
-    'ERR_KV_UNSUPPORTED',
-    `${capability} is not supported by the reference engine; use tp 1 and device cpu`,
-    { capability },
+  const isWhole = preset.kvHeadCount % tp === 0 && slotSizeBytes % (tp * wordSizeBytes) === 0
+  if (isWhole) return tp
+  throw configError(
+    'tp',
+    show(tp),
+    `use a divisor of the ${preset.kvHeadCount} KV heads of ${name}`,
   )
 }
 
@@ -97,7 +105,8 @@ export function resolveSettings(options: EngineSettingOptions): EngineSettings {
   refuseUnsupported(options)
   const { model = 'tiny', timeScale = 1 } = options
   const kvScale = integer('kvScale', options.kvScale ?? 1, 1, 1_024)
-  resolveModel(model, kvScale)
+  const shape = resolveModel(model, kvScale)
+  const tpSize = resolveTpSize(shape, options.tp ?? 1)
   const preset = modelPresets[model as keyof typeof modelPresets]
   const blockTokens = integer('blockSize', options.blockSize ?? 16, 1, engineLimits.blockTokensMax)
   const blockCount = integer(
@@ -121,6 +130,7 @@ export function resolveSettings(options: EngineSettingOptions): EngineSettings {
     model,
     kvScale,
     timeScale,
+    tpSize,
     blockTokens,
     blockCount,
     maxNumSeqs: integer('maxNumSeqs', maxNumSeqs, 1, engineLimits.maxNumSeqsMax),

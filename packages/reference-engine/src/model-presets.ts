@@ -55,7 +55,7 @@ export const modelNames = Object.keys(modelPresets) as readonly ModelName[]
 
 const bytesPerElement = 2
 /** Kernels write and digest whole 8-byte words. */
-const wordSizeBytes = 8
+export const wordSizeBytes = 8
 
 export interface ModelShape {
   readonly name: ModelName

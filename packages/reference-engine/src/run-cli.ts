@@ -101,7 +101,7 @@ function parseFlags(argv: readonly string[], host: CliHost): Flags {
     .addOption(choice('--prefix-caching <word>', 'reuse cached prefixes', ['on', 'off']))
     .addOption(choice('--hooks <place>', 'connector hooks in a step', ['additive', 'after-launch']))
     .option('--device <device>', 'cpu')
-    .option('--tp <n>', 'tensor-parallel size: 1', integer)
+    .option('--tp <n>', 'tensor-parallel size: ranks that share the heads', integer)
     .addOption(choice('--agent <kind>', 'what moves KV', ['nixl', 'memory']).default('nixl'))
     .option('--debug-endpoints', 'serve /kvferry/v1/debug', false)
     .addOption(choice('--log-level <level>', 'lowest level written', logLevels).default('info'))

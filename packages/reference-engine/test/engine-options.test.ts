@@ -66,7 +66,7 @@ describe('engine options', () => {
 
   const refused: [string, EngineSettingOptions, string, RegExp][] = [
     ['a role without connector', { role: 'prefill' }, 'ERR_KV_CONFIG', /--connector pull/],
-    ['tp above 1', { tp: 2 }, 'ERR_KV_UNSUPPORTED', /tp 2/],
+    ['ranks that would cut a head', { tp: 4 }, 'ERR_KV_CONFIG', /2 KV heads of tiny/],
     ['a GPU', { device: 'cuda:0' }, 'ERR_KV_UNSUPPORTED', /cuda:0/],
     ['an unknown model', { model: 'gpt' }, 'ERR_KV_CONFIG', /tiny/],
     ['a scale that leaves no head', { kvScale: 3 }, 'ERR_KV_CONFIG', /power of two/],

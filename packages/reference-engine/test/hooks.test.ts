@@ -179,7 +179,7 @@ describe('the fence of a forward', () => {
     const core = await start(connector, { timeScale: 5 })
     const clock = createSystemClock()
     const { ports } = core.core.parts
-    const agent = ports.transfer?.agent
+    const agent = ports.transfer?.agents[0]
     if (agent === undefined) throw new Error('no agent')
     const createFence = agent.createFence.bind(agent)
     const signalFence = agent.signalFence.bind(agent)

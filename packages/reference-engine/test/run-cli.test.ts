@@ -30,7 +30,7 @@ describe('kvferry-engine', () => {
     ['a number that is none', ['--port', 'x'], /whole number/],
     ['an option without value', ['--option', 'posting'], /key=value/],
     ['a role without connector', ['--role', 'decode'], /--connector pull/],
-    ['tensor parallelism', ['--tp', '2'], /tp 2 is not supported/],
+    ['ranks that would cut a head', ['--tp', '3'], /divisor of the 2 KV heads/],
     ['another device', ['--device', 'cuda:0'], /cuda:0/],
     ['the memory agent, which can not leave a process', ['--agent', 'memory'], /one process only/],
     ['a file that is not there', ['--config', '/nowhere/kvferry.yaml'], /readable file/],

@@ -20,6 +20,8 @@ export interface EngineSettings {
   readonly model: string
   readonly kvScale: number
   readonly timeScale: number
+  /** Ranks that share the heads. */
+  readonly tpSize: number
   readonly blockTokens: number
   readonly blockCount: number
   readonly maxNumSeqs: number

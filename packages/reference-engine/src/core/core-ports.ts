@@ -20,7 +20,8 @@ import type { CoreConfig } from './core-messages.ts'
 /** Only with a connector; an engine that does all alone has none of it. */
 export interface TransferPorts {
   readonly factory: ConnectorFactory
-  readonly agent: TransferAgent
+  /** One per rank. */
+  readonly agents: readonly TransferAgent[]
   readonly sideChannel: SideChannel
 }
 

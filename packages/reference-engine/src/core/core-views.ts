@@ -19,7 +19,7 @@ export function describePeer({ config, ports, caches }: AssembledCore): PeerView
     incarnation: config.incarnation,
     role: config.settings.role,
     sideChannel: transfer === null ? null : { ...transfer.sideChannel.address },
-    tpSize: 1,
+    tpSize: config.settings.tpSize,
     ppSize: 1,
     blockTokens: config.settings.blockTokens,
     supportsDifferentBlockSizes:
@@ -49,10 +49,10 @@ export function describeStats(core: AssembledCore): EngineStats {
     blockSecondsHeld: table.held.totalBlockSeconds(ports.clock.now()),
     requests: Object.fromEntries(states) as Record<RequestStateKind, number>,
     verification: { blocksLoaded: core.lifecycle.blocksLoaded, ...core.forward.counters() },
-    agentCounters: { ...ports.transfer?.agent.counters() },
+    agentCounters: sumCounters(core),
     connectorCounters: core.connectorCounters(),
     memoryBytes: {
-      deviceKv: caches.memory.sizeBytes,
+      deviceKv: caches.ranks.reduce((sum, { memory }) => sum + memory.sizeBytes, 0),
       deviceHistory: 0,
       hostHistory: 0,
       slabs: 0,
@@ -61,6 +61,18 @@ export function describeStats(core: AssembledCore): EngineStats {
   }
 }
 
+/** Over the agents of all ranks. */
+function sumCounters({ ports }: AssembledCore): Record<string, number> {
+  const sums: Record<string, number> = {}
+  for (const agent of ports.transfer?.agents ?? []) {
+    for (const [name, value] of Object.entries(agent.counters() as object)) {
+      sums[name] = (sums[name] ?? 0) + (value as number)
+    }
+  }
+  return sums
+}
+
+/** Of rank 0. */
 export function describeDebug({ caches, ports, table }: AssembledCore): DebugView {
   const address = ports.addressOf(caches.memory)
   return {

@@ -18,6 +18,7 @@ import { openKv } from './open-kv.ts'
 import { RequestBlocks } from './request-blocks.ts'
 import { RequestTable } from './request-table.ts'
 import { Scheduler } from './scheduler.ts'
+import { shardKernels } from './sharded-kernels.ts'
 import { StepAccounts } from './step-accounts.ts'
 import { StepRunner } from './step-runner.ts'
 import { describeTimings } from './timings.ts'
@@ -65,7 +66,11 @@ export async function createCore(ports: CorePorts, listener: CoreListener): Prom
     loadFailurePolicy: config.kvferry?.loadFailurePolicy ?? 'recompute',
     listener: toEvents(engineId, events),
   })
-  const forward = new Forward({ kernels, caches: caches.layout, logger })
+  const sharded = shardKernels(
+    kernels,
+    caches.ranks.map(({ layout }) => layout),
+  )
+  const forward = new Forward({ kernels: sharded, caches: caches.layout, logger })
   let counters: Readonly<Record<string, number>> = {}
   const stepRunner = new StepRunner({
     clock,
@@ -115,10 +120,21 @@ function toEvents(engineId: EngineId, events: EventBuffer): LifecycleListener {
   }
 }
 
+/** Two ranks' shares of one load: the engine waited for the slower one. */
+function mergeSamples(left: LoadSample, right: LoadSample): LoadSample {
+  const slowest = left.completeAtMs >= right.completeAtMs ? left : right
+  return {
+    ...slowest,
+    bytes: left.bytes + right.bytes,
+    descriptorsBeforeMerge: left.descriptorsBeforeMerge + right.descriptorsBeforeMerge,
+    descriptorsAfterMerge: left.descriptorsAfterMerge + right.descriptorsAfterMerge,
+  }
+}
+
 /** Samples of requests that ended meanwhile have nobody to tell. */
 function attachSamples(table: RequestTable, samples: readonly LoadSample[]): void {
   for (const sample of samples) {
     const load = table.get(asRequestId(sample.requestId))?.load
-    if (load) load.sample = sample
+    if (load) load.sample = load.sample === null ? sample : mergeSamples(load.sample, sample)
   }
 }

@@ -3,11 +3,12 @@
  * chooses the next tokens. Takes the place of a model's forward. Kernels run off the step thread; between
  * `run` and its end no block of a scheduled request may change hands.
  */
-import type { KvCacheLayout, KvKernels, Logger } from '@kvferry/connector-api'
+import type { KvCacheLayout, Logger } from '@kvferry/connector-api'
 import { addDigests, emptyDigestSum, nextToken, type DigestSum } from './kv-content.ts'
 import { planReads, type ReadPlan } from './read-plan.ts'
 import type { EngineRequest } from './request-state.ts'
 import type { ScheduledChunk } from './scheduler.ts'
+import type { ContentKernels } from './sharded-kernels.ts'
 import {
   countSlots,
   findMismatches,
@@ -37,13 +38,13 @@ interface Reading {
 }
 
 export class Forward {
-  readonly #kernels: KvKernels
+  readonly #kernels: ContentKernels
   readonly #caches: KvCacheLayout
   readonly #logger: Logger
   #blocksVerified = 0
   #mismatchedBlocks = 0
 
-  constructor(parts: { kernels: KvKernels; caches: KvCacheLayout; logger: Logger }) {
+  constructor(parts: { kernels: ContentKernels; caches: KvCacheLayout; logger: Logger }) {
     this.#kernels = parts.kernels
     this.#caches = parts.caches
     this.#logger = parts.logger

@@ -3,7 +3,8 @@
  * the step loop call hooks as if nothing measured them. A hook must not fail (contract): what it throws
  * goes through unchanged and ends the engine.
  */
-import type { Clock, ConnectorScheduler, ConnectorWorker } from '@kvferry/connector-api'
+import type { Clock, ConnectorScheduler } from '@kvferry/connector-api'
+import type { EngineWorker } from './rank-group.ts'
 
 export class HookStopwatch {
   readonly #clock: Clock
@@ -63,14 +64,14 @@ export function timeScheduler(inner: ConnectorScheduler, watch: HookStopwatch): 
 }
 
 /** The worker half with every per-step hook measured. */
-export function timeWorker(inner: ConnectorWorker, watch: HookStopwatch): ConnectorWorker {
+export function timeWorker(inner: EngineWorker, watch: HookStopwatch): EngineWorker {
   return {
-    registerKvCaches: (caches) => inner.registerKvCaches(caches),
     handlePreemptions: (meta) => watch.timeAsync(() => inner.handlePreemptions(meta)),
     bindConnectorMetadata: (meta) => watch.time(() => inner.bindConnectorMetadata(meta)),
-    waitForSave: (ready) => watch.time(() => inner.waitForSave(ready)),
+    waitForSave: (fences) => watch.time(() => inner.waitForSave(fences)),
     getTransferResults: (ended) => watch.time(() => inner.getTransferResults(ended)),
     getStats: () => watch.time(() => inner.getStats()),
-    shutdown: () => inner.shutdown(),
+    createFences: () => inner.createFences(),
+    signalFences: (fences) => inner.signalFences(fences),
   }
 }

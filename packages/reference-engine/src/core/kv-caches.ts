@@ -1,24 +1,46 @@
 /**
- * The engine's KV memory: one allocation, one region per layer in it, K and V of a token side by side.
- * Called once at start, before the connector registers the regions.
+ * The engine's KV memory: one allocation per rank, one region per layer in it, K and V of a token side by
+ * side; ranks share the heads out. Called once at start, before the connector registers the regions.
  */
 import type { KvCacheLayout, KvMemory, KvMemoryAllocator } from '@kvferry/connector-api'
 import type { ModelShape } from '../model-presets.ts'
 
-export interface KvCaches {
+export interface RankCaches {
   readonly layout: KvCacheLayout
   readonly memory: KvMemory
 }
 
-/** @throws ConnectorError ERR_KV_LIMIT when the system has not that much memory. */
+/** Those of rank 0, and of all. Block ids mean the same on each. */
+export interface KvCaches extends RankCaches {
+  readonly ranks: readonly RankCaches[]
+}
+
+/** @throws ConnectorError ERR_KV_LIMIT when the system has not that much memory; then none is held. */
 export function allocateKvCaches(
   allocator: KvMemoryAllocator,
   shape: ModelShape,
-  options: { readonly blockTokens: number; readonly blockCount: number },
+  options: { readonly blockTokens: number; readonly blockCount: number; readonly tpSize: number },
 ): KvCaches {
-  const { blockTokens, blockCount } = options
+  const ranks: RankCaches[] = []
+  try {
+    for (let rank = 0; rank < options.tpSize; rank++) {
+      ranks.push(allocateRank(allocator, shape, options))
+    }
+  } catch (error) {
+    for (const { memory } of ranks) memory.free()
+    throw error
+  }
+  return { ...(ranks[0] as RankCaches), ranks }
+}
+
+function allocateRank(
+  allocator: KvMemoryAllocator,
+  shape: ModelShape,
+  options: { readonly blockTokens: number; readonly blockCount: number; readonly tpSize: number },
+): RankCaches {
+  const { blockTokens, blockCount, tpSize } = options
   const { preset } = shape
-  const blockSizeBytes = shape.slotSizeBytes * blockTokens
+  const blockSizeBytes = (shape.slotSizeBytes / tpSize) * blockTokens
   const regionSizeBytes = blockSizeBytes * blockCount
   const memory = allocator.allocate({ sizeBytes: regionSizeBytes * preset.layerCount })
   const layout: KvCacheLayout = {
@@ -27,7 +49,7 @@ export function allocateKvCaches(
     dtype: preset.dtype,
     layout: 'LBNHC',
     layerCount: preset.layerCount,
-    kvHeadCount: preset.kvHeadCount,
+    kvHeadCount: preset.kvHeadCount / tpSize,
     headSize: shape.headSize,
     blockTokens,
     blockCount,

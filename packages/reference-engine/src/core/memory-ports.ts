@@ -20,6 +20,7 @@ import {
 } from '@kvferry/runtime'
 import type { CoreConfig } from './core-messages.ts'
 import type { CorePorts } from './core-ports.ts'
+import { agentNames } from './agent-names.ts'
 import { loadFactory } from './load-factory.ts'
 
 /** `createMemoryFabric` of `@kvferry/connector-api/testing` makes one; all engines of a process share it. */
@@ -67,10 +68,10 @@ export async function createMemoryPorts(
   const { peers, sideChannel } = kvferry
   const channel = await (options.createSideChannel?.(identity) ??
     createSideChannel({ config: sideChannel, identity, peers, clock, random, logger, metrics }))
-  const agent = fabric.createAgent(`${config.engineId}:${config.incarnation}`)
+  const agents = agentNames(config).map((name) => fabric.createAgent(name))
   return {
     ...shared,
     config: { ...config, kvferry: loaded.config },
-    transfer: { factory: loaded.factory, agent, sideChannel: channel },
+    transfer: { factory: loaded.factory, agents, sideChannel: channel },
   }
 }

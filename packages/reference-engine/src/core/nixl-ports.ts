@@ -5,6 +5,7 @@
  */
 import { asEngineId, asIncarnation } from '@kvferry/connector-api'
 import type { Logger, SideChannelConfig } from '@kvferry/connector-api'
+import type { createNixlAgent } from '@kvferry/native-nixl'
 import {
   createMetrics,
   createSideChannel,
@@ -14,7 +15,10 @@ import {
 } from '@kvferry/runtime'
 import type { CoreConfig } from './core-messages.ts'
 import type { CorePorts } from './core-ports.ts'
+import { agentNames } from './agent-names.ts'
 import { loadFactory } from './load-factory.ts'
+
+type NixlAgent = Awaited<ReturnType<typeof createNixlAgent>>
 
 /**
  * UCX stays on loopback, the native package's default, while the side channel does. Beyond it UCX chooses
@@ -45,13 +49,13 @@ export async function createNixlPorts(config: CoreConfig, logger: Logger): Promi
   const { kvferry } = config
   if (kvferry === null) return { ...shared, config, transfer: null, transports: () => [] }
   const loaded = await loadFactory(kvferry)
-  const agent = await native.createNixlAgent({
-    name: `${config.engineId}:${config.incarnation}`,
-    libraryPath: kvferry.nixl.libraryPath,
-    backends: [...kvferry.nixl.backends],
-    env: networkOf(kvferry.sideChannel),
-  })
+  const agents: NixlAgent[] = []
   try {
+    for (const name of agentNames(config)) {
+      const { libraryPath, backends } = kvferry.nixl
+      const env = networkOf(kvferry.sideChannel)
+      agents.push(await native.createNixlAgent({ name, libraryPath, backends: [...backends], env }))
+    }
     const identity = {
       engineId: asEngineId(config.engineId),
       incarnation: asIncarnation(config.incarnation),
@@ -69,11 +73,11 @@ export async function createNixlPorts(config: CoreConfig, logger: Logger): Promi
     return {
       ...shared,
       config: { ...config, kvferry: loaded.config },
-      transfer: { factory: loaded.factory, agent, sideChannel: channel },
-      transports: () => native.transportsInUse(agent),
+      transfer: { factory: loaded.factory, agents, sideChannel: channel },
+      transports: () => [...new Set(agents.flatMap((agent) => native.transportsInUse(agent)))],
     }
   } catch (error) {
-    await agent.close({ deadlineMs: 0 })
+    for (const agent of agents) await agent.close({ deadlineMs: 0 })
     throw error
   }
 }

@@ -4,12 +4,13 @@
  * the reverse order, also when opening failed half-way. Called once by `create-core.ts`.
  */
 import { asEngineId, asIncarnation, rankKey } from '@kvferry/connector-api'
-import type { CommonComponents, ConnectorScheduler, ConnectorWorker } from '@kvferry/connector-api'
+import type { CommonComponents, ConnectorScheduler, KvCacheLayout } from '@kvferry/connector-api'
 import { engineLimits } from '../limits.ts'
 import type { ModelShape } from '../model-presets.ts'
 import type { CorePorts } from './core-ports.ts'
 import { timeScheduler, timeWorker, type HookStopwatch } from './hook-stopwatch.ts'
-import { allocateKvCaches, type KvCaches } from './kv-caches.ts'
+import { allocateKvCaches, type KvCaches, type RankCaches } from './kv-caches.ts'
+import { RankGroup, type EngineRank } from './rank-group.ts'
 import type { AttachedConnector } from './step-runner.ts'
 
 export interface OpenKv {
@@ -28,7 +29,7 @@ export interface OpenKvParts {
 
 /** @throws whatever the allocator, the connector or its registration refuse; all is closed again then. */
 export async function openKv(parts: OpenKvParts): Promise<OpenKv> {
-  const { ports, shape } = parts
+  const { ports, shape, watch } = parts
   const closers: [what: string, close: () => Promise<void> | void][] = []
   const close = async (): Promise<void> => {
     for (const [what, closePart] of closers.splice(0).reverse()) {
@@ -42,33 +43,42 @@ export async function openKv(parts: OpenKvParts): Promise<OpenKv> {
   const { transfer } = ports
   if (transfer !== null) {
     const deadlineMs = engineLimits.shutdownDeadlineMs
-    closers.push(['agent', () => transfer.agent.close({ deadlineMs })])
+    for (const agent of transfer.agents) closers.push(['agent', () => agent.close({ deadlineMs })])
     closers.push(['side channel', () => transfer.sideChannel.close()])
   }
   try {
     const caches = allocateKvCaches(ports.allocator, shape, ports.config.settings)
     // Memory goes last: until the agent is closed a transfer may touch it.
-    closers.unshift(['KV memory', () => caches.memory.free()])
+    for (const { memory } of caches.ranks) closers.unshift(['KV memory', () => memory.free()])
     const halves = createHalves(parts)
     if (halves === null || transfer === null) return { caches, connector: null, close }
-    closers.push(['connector scheduler', () => halves.scheduler.shutdown()])
-    closers.push(['connector worker', () => halves.worker.shutdown()])
-    const metadata = await halves.worker.registerKvCaches(caches.layout)
-    halves.scheduler.setHandshakeMetadata(new Map([[rankKey(0, 0), metadata]]))
-    return { caches, connector: { ...halves, agent: transfer.agent }, close }
+    const { scheduler, ranks } = halves
+    closers.push(['connector scheduler', () => scheduler.shutdown()])
+    for (const { worker } of ranks) closers.push(['connector worker', () => worker.shutdown()])
+    const metadata = await Promise.all(
+      ranks.map(({ worker }, rank) => worker.registerKvCaches(layoutOf(caches, rank))),
+    )
+    scheduler.setHandshakeMetadata(
+      new Map(metadata.map((bytes, tpRank) => [rankKey(0, tpRank), bytes])),
+    )
+    const worker = timeWorker(new RankGroup(ranks), watch)
+    return { caches, connector: { scheduler: timeScheduler(scheduler, watch), worker }, close }
   } catch (error) {
     await close()
     throw error
   }
 }
 
-function createHalves({ ports, requestStep, watch }: OpenKvParts): {
+const layoutOf = ({ ranks }: KvCaches, rank: number): KvCacheLayout =>
+  (ranks[rank] as RankCaches).layout
+
+function createHalves({ ports, requestStep }: OpenKvParts): {
   readonly scheduler: ConnectorScheduler
-  readonly worker: ConnectorWorker
+  readonly ranks: readonly EngineRank[]
 } | null {
   const { config, transfer } = ports
   if (transfer === null || config.kvferry === null) return null
-  const { agent, factory, sideChannel } = transfer
+  const { agents, factory, sideChannel } = transfer
   const common: CommonComponents = {
     engineId: asEngineId(config.engineId),
     incarnation: asIncarnation(config.incarnation),
@@ -79,12 +89,12 @@ function createHalves({ ports, requestStep, watch }: OpenKvParts): {
     metrics: ports.metrics,
     requestStep,
   }
-  const { blockTokens } = config.settings
-  const rank = { tpRank: 0, tpSize: 1, ppRank: 0, ppSize: 1 }
+  const { blockTokens, tpSize } = config.settings
   const scheduler = factory.createScheduler({ ...common, blockTokens })
-  const worker = factory.createWorker(
-    { ...common, agent, sideChannel, kernels: ports.kernels },
-    rank,
-  )
-  return { scheduler: timeScheduler(scheduler, watch), worker: timeWorker(worker, watch) }
+  const ranks = agents.map((agent, tpRank) => {
+    const components = { ...common, agent, sideChannel, kernels: ports.kernels }
+    const rank = { tpRank, tpSize, ppRank: 0, ppSize: 1 }
+    return { agent, worker: factory.createWorker(components, rank) }
+  })
+  return { scheduler, ranks }
 }

@@ -7,10 +7,8 @@
 import type {
   Clock,
   ConnectorScheduler,
-  ConnectorWorker,
   LoadSample,
   RequestId,
-  TransferAgent,
   WorkerOutput,
 } from '@kvferry/connector-api'
 import { engineLimits } from '../limits.ts'
@@ -18,16 +16,16 @@ import { modelStepMs, type TimePreset } from '../time-model.ts'
 import type { Forward, ForwardResult } from './forward.ts'
 import type { HookStopwatch } from './hook-stopwatch.ts'
 import type { Lifecycle } from './lifecycle.ts'
+import type { EngineWorker } from './rank-group.ts'
 import type { Scheduler, StepPlan } from './scheduler.ts'
 import type { StepAccounts } from './step-accounts.ts'
 
 export type HookPlacement = 'additive' | 'after-launch'
 
-/** The connector's two halves and the agent that they use; fences are the engine's. */
+/** The connector's scheduler half, and the worker halves of all ranks as one. */
 export interface AttachedConnector {
   readonly scheduler: ConnectorScheduler
-  readonly worker: ConnectorWorker
-  readonly agent: TransferAgent
+  readonly worker: EngineWorker
 }
 
 export interface StepRunnerParts {
@@ -125,10 +123,10 @@ export class StepRunner {
     const startMs = hasForward ? launchedAtMs - this.#carriedLateMs : launchedAtMs
     const work = hasForward ? forward.run(plan.chunks) : Promise.resolve(noWork)
     const hooksBeforeMs = watch.elapsedMs
-    const fence = hasForward && connector !== null ? connector.agent.createFence() : null
+    const fences = hasForward && connector !== null ? connector.worker.createFences() : null
     if (connector !== null && meta !== null) {
       if (this.#parts.hooks === 'after-launch') connector.worker.bindConnectorMetadata(meta)
-      connector.worker.waitForSave(fence)
+      connector.worker.waitForSave(fences)
     }
     const hooksMs = watch.elapsedMs - hooksBeforeMs
     const hooksEndMs = clock.now()
@@ -136,7 +134,7 @@ export class StepRunner {
     const workEndMs = clock.now()
     const modelledEndMs = startMs + modelledMs
     await this.#sleepUntil(modelledEndMs)
-    if (fence !== null) connector?.agent.signalFence(fence)
+    if (fences !== null) connector?.worker.signalFences(fences)
     const timerLateMs = Math.max(0, clock.now() - Math.max(modelledEndMs, workEndMs))
     this.#carriedLateMs = Math.min(timerLateMs, engineLimits.timerLatenessCarriedMsMax)
     const times = {

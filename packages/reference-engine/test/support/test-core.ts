@@ -124,7 +124,7 @@ function createTransfer(fabric: MemoryFabric, factory: ConnectorFactory): Transf
   }
   return {
     factory,
-    agent: fabric.createAgent('test-agent'),
+    agents: [fabric.createAgent('test-agent')],
     sideChannel: {
       address: { host: '127.0.0.1', port: 1 },
       identity: { engineId: 'e' as never, incarnation: 'i' as never },

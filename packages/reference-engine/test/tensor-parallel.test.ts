@@ -1,0 +1,122 @@
+/** Two ranks on each side: the text of an engine of two ranks, and every rank's bytes count. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { InvariantError, asRequestId, type WorkerOutput } from '@kvferry/connector-api'
+import { RankAggregator } from '../src/core/rank-aggregator.ts'
+import { startEngine, type RunningEngine } from '../src/index.ts'
+import {
+  complete,
+  inlineOptions,
+  prefillOf,
+  startPair,
+  statsOf,
+  type Pair,
+} from './support/pair.ts'
+import { createFabric } from './support/test-core.ts'
+
+const settings = { blockSize: 16, maxModelLen: 512, numBlocks: 512, tp: 2 }
+const maxTokens = 8
+const promptOf = (length: number): string =>
+  Array.from({ length }, (_, at) => String.fromCharCode(97 + ((at * 7 + length) % 26))).join('')
+
+describe('prefill and decode with two ranks each', () => {
+  let pair: Pair
+  let oracle: RunningEngine
+  beforeAll(async () => {
+    pair = await startPair(settings)
+    oracle = await startEngine({ ...inlineOptions(createFabric()), ...settings })
+  })
+  afterAll(async () => {
+    await pair.close()
+    await oracle.close()
+  })
+
+  for (const length of [1, 15, 16, 100, 500]) {
+    it(`say what one engine of two ranks says for ${length} tokens`, async () => {
+      const prompt = promptOf(length)
+      const expected = (await complete(oracle, { prompt, max_tokens: maxTokens })).text
+      const params = await prefillOf(pair, prompt)
+      const body = { prompt, max_tokens: maxTokens, kv_transfer_params: params }
+      const answer = await complete(pair.decode, body)
+      expect(answer.text).toBe(expected)
+      const blockCount = Math.ceil(length / settings.blockSize)
+      expect(answer.kvferry).toMatchObject({
+        // Both shares together: as much as one rank would have read.
+        load: { outcome: 'loaded', bytes: blockCount * settings.blockSize * 1_024 },
+        verification: { blocksLoaded: blockCount, mismatchedBlocks: 0 },
+      })
+    })
+  }
+
+  it('leave nothing behind, and tell their size', async () => {
+    await expect
+      .poll(async () => (await statsOf(pair.prefill)).blocks, { timeout: 5_000 })
+      .toMatchObject({ owned: 0, leased: 0, quarantined: 0 })
+    expect((await statsOf(pair.decode)).blocks).toMatchObject({ owned: 0, quarantined: 0 })
+    const peer = await (await fetch(`${pair.prefill.url}/kvferry/v1/peer`)).json()
+    expect(peer).toMatchObject({ tpSize: 2 })
+  })
+
+  it('fail a load that one rank could not read, and recompute it', async () => {
+    const prompt = promptOf(90)
+    const params = await prefillOf(pair, prompt)
+    const peer = await (await fetch(`${pair.decode.url}/kvferry/v1/peer`)).json()
+    pair.fabric.faults.failNextPosts(`d0:${(peer as { incarnation: string }).incarnation}:1`, 1)
+    const body = { prompt, max_tokens: maxTokens }
+    const answer = await complete(pair.decode, { ...body, kv_transfer_params: params })
+    expect(answer.text).toBe((await complete(oracle, body)).text)
+    expect(answer.kvferry).toMatchObject({ recomputed: true, load: { outcome: 'failed' } })
+  })
+})
+
+it('one rank against two: the prompt is computed on D, with its own text', async () => {
+  const [one, two] = [await startPair({ ...settings, tp: 1 }), await startPair(settings)]
+  try {
+    const prompt = promptOf(60)
+    const params = await prefillOf(one, prompt)
+    const body = { prompt, max_tokens: maxTokens }
+    const plain = await complete(two.decode, body)
+    const answer = await complete(two.decode, { ...body, kv_transfer_params: params })
+    expect(answer.text).toBe(plain.text)
+    expect(answer.kvferry).toMatchObject({ load: null })
+  } finally {
+    await one.close()
+    await two.close()
+  }
+})
+
+describe('aggregation over ranks', () => {
+  const [a, b] = [asRequestId('a'), asRequestId('b')]
+  const nothing: WorkerOutput = { sent: [], received: [], failed: [] }
+  const failure = (ids: readonly number[], message: string) => ({
+    requestId: a,
+    blockIds: [Uint32Array.from(ids)],
+    error: new Error(message) as never,
+  })
+
+  it('counts an id once all ranks have reported it, in whatever steps', () => {
+    const aggregator = new RankAggregator(2)
+    expect(aggregator.add([{ ...nothing, sent: [a, b] }, nothing])).toEqual(nothing)
+    expect(aggregator.add([nothing, { ...nothing, sent: [b] }]).sent).toEqual([b])
+    expect(aggregator.add([nothing, { ...nothing, sent: [a] }]).sent).toEqual([a])
+    // An id may come again later: for its other direction, or for another request.
+    expect(aggregator.add([{ ...nothing, received: [a] }, nothing])).toEqual(nothing)
+  })
+
+  it('keeps a failure until the last rank has reported, with the blocks of all', () => {
+    const aggregator = new RankAggregator(2)
+    const first = { ...nothing, received: [a], failed: [failure([1, 2], 'first')] }
+    expect(aggregator.add([first, nothing])).toEqual(nothing)
+    const second = { ...nothing, received: [a], failed: [failure([2, 3], 'second')] }
+    const { received, failed } = aggregator.add([nothing, second])
+    expect(received).toEqual([a])
+    expect(failed).toMatchObject([
+      { blockIds: [Uint32Array.of(1, 2, 3)], error: { message: 'first' } },
+    ])
+  })
+
+  it('a second report of one rank is a bug', () => {
+    const aggregator = new RankAggregator(2)
+    aggregator.add([{ ...nothing, received: [a] }, nothing])
+    expect(() => aggregator.add([{ ...nothing, received: [a] }, nothing])).toThrow(InvariantError)
+  })
+})
