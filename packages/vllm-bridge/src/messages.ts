@@ -15,6 +15,17 @@ const id = z.string()
 const ids = z.array(id).max(limits.requestCountMax)
 const blocks = z.array(z.array(z.int().min(0).max(0xffff_ffff)).max(4 * limits.blocksPerPostMax))
 const params = z.record(z.string(), z.unknown())
+/** As a client sent them, in JSON of their own: no text of theirs can spoil the message around them. */
+const paramsText = z.string().transform((text, context) => {
+  try {
+    const parsed = params.safeParse(JSON.parse(text))
+    if (parsed.success) return parsed.data
+  } catch {
+    // Reported below, like JSON that is no object.
+  }
+  context.addIssue({ code: 'custom', message: 'is no JSON object' })
+  return z.NEVER
+})
 const end = z.enum(['stopped', 'length-capped', 'aborted', 'failed'])
 
 const region = z.strictObject({
@@ -49,7 +60,7 @@ const start = z.strictObject({
 
 /** One hook call of vLLM's, with what the shim answered in the connector's place. */
 const event = z.discriminatedUnion('k', [
-  z.strictObject({ k: z.literal('new'), id, prompt: count, params }),
+  z.strictObject({ k: z.literal('new'), id, prompt: count, params: paramsText }),
   z.strictObject({ k: z.literal('match'), id, computed: count, answer: count }),
   z.strictObject({
     k: z.literal('alloc'),

@@ -25,7 +25,7 @@ const step = {
   preempted: [],
   settle: false,
   events: [
-    { k: 'new', id: 'a', prompt: 9, params: { do_remote_decode: true } },
+    { k: 'new', id: 'a', prompt: 9, params: '{"do_remote_decode":true}' },
     { k: 'match', id: 'a', computed: 0, answer: 9 },
     { k: 'alloc', id: 'a', computed: 0, blocks: [[1, 2]], external: 9, fill: [1, 2] },
     {
@@ -37,8 +37,14 @@ const step = {
 }
 
 describe('good messages', () => {
-  test.each([start, step, { t: 'ping' }])('$t', (message) => {
+  test.each([start, { t: 'ping' }])('$t', (message) => {
     expect(parseShimMessage(message)).toEqual(message)
+  })
+
+  test('step: the params of a request are read out of their text', () => {
+    const [first, ...others] = step.events
+    const read = { ...first, params: { do_remote_decode: true } }
+    expect(parseShimMessage(step)).toEqual({ ...step, events: [read, ...others] })
   })
 })
 
@@ -51,6 +57,16 @@ test.each([
     'a block id out of range',
     { ...step, events: [{ ...step.events[2], blocks: [[2 ** 32]] }] },
     'events.0.blocks.0.0',
+  ],
+  [
+    'params that are no JSON',
+    { ...step, events: [{ ...step.events[0], params: '{' }] },
+    'events.0.params',
+  ],
+  [
+    'params that are no object',
+    { ...step, events: [{ ...step.events[0], params: '[1]' }] },
+    'events.0.params',
   ],
   ['no object', null, ''],
 ])('%s is refused by name', (_, message, field) => {

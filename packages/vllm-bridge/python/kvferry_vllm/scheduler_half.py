@@ -184,10 +184,16 @@ class SchedulerHalf:
             return known
         if self._rules is None or request_id in self._ignored or not _names_a_side(params):
             return None
-        known = _Known(prompt_token_count, _readable_params(params))
+        if not _is_utf8(request_id):
+            return None
+        known = _Known(prompt_token_count, params)
+        text = _params_text(params)
+        if text is None:
+            known.params = UNREADABLE_PARAMS
+            text = json.dumps(UNREADABLE_PARAMS)
         self._known[request_id] = known
         self._rules.on_new_request(request_id, prompt_token_count, known.params)
-        self._record(k="new", id=request_id, prompt=prompt_token_count, params=known.params)
+        self._record(k="new", id=request_id, prompt=prompt_token_count, params=text)
         return known
 
     def _record(self, **event: Any) -> None:
@@ -202,10 +208,18 @@ def _names_a_side(params: Mapping[str, Any]) -> bool:
     return bool(params.get("do_remote_prefill")) or bool(params.get("do_remote_decode"))
 
 
-def _readable_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The params if both sides can read them as JSON of a bounded size."""
+def _params_text(params: Mapping[str, Any]) -> str | None:
+    """The params as ASCII, so that whatever a client sent can be passed on; None: the host couldn't read them."""
     try:
-        size = len(json.dumps(params, allow_nan=False))
+        text = json.dumps(params, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        return UNREADABLE_PARAMS
-    return params if size <= PARAMS_SIZE_BYTES_MAX else UNREADABLE_PARAMS
+        return None
+    return text if len(text) <= PARAMS_SIZE_BYTES_MAX else None
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unittest
 from typing import Any
 
@@ -93,9 +94,21 @@ class Records(unittest.TestCase):
             params = {**consume(), "note": wrong}
             self.assertEqual(self.half.matched_tokens("r", 9, params, 0), 0)
             [(_, events)] = self.events()
-            self.assertEqual(events[0]["params"], {"do_remote_prefill": "unreadable"})
+            self.assertEqual(json.loads(events[0]["params"]), {"do_remote_prefill": "unreadable"})
             self.half.on_finished("r", 9, 9, "stopped", [[1, 2, 3]])
             self.events()
+
+
+    def test_text_that_is_no_unicode_travels_as_ascii(self) -> None:
+        params = {**consume(), "remote_request_id": "\ud800", "note": 10**40}
+        self.assertEqual(self.half.matched_tokens("r", 9, params, 0), 9)
+        [(_, events)] = self.events()
+        self.assertTrue(events[0]["params"].isascii())
+        self.assertEqual(json.loads(events[0]["params"]), params)
+
+    def test_an_id_that_is_no_unicode_takes_no_part(self) -> None:
+        self.assertEqual(self.half.matched_tokens("\ud800", 9, consume(), 0), 0)
+        self.assertEqual(self.events(), [])
 
 
 class Lives(unittest.TestCase):
