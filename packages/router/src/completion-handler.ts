@@ -15,6 +15,7 @@ import type { DispatchStrategy, RoutedAnswer } from './dispatch.ts'
 import { errorEvent } from './event-cutter.ts'
 import type { Fleet } from './fleet.ts'
 import { routerLimits, type Deadlines } from './limits.ts'
+import { HandoffReleases } from './release-handoff.ts'
 import { chooseRequestId } from './request-id.ts'
 import { RequestScope } from './request-scope.ts'
 import { draining, RouterError, type Outcome } from './router-error.ts'
@@ -33,6 +34,7 @@ export interface HandlerOptions {
 export class CompletionHandler {
   readonly #options: HandlerOptions
   readonly #active = new Set<RequestScope>()
+  readonly #releases = new HandoffReleases()
   #isDraining = false
   #onIdle: () => void = () => {}
 
@@ -72,6 +74,11 @@ export class CompletionHandler {
   /** Refuses new requests; resolves when none is left. Those that still run after `drainMs` are ended. */
   async drain(): Promise<void> {
     this.#isDraining = true
+    await this.#requestsEnd()
+    await this.#releases.settled()
+  }
+
+  async #requestsEnd(): Promise<void> {
     if (this.#active.size === 0) return
     const { clock, deadlines } = this.#options
     const idle = new Promise<void>((resolve) => (this.#onIdle = resolve))
@@ -102,7 +109,8 @@ export class CompletionHandler {
     const wantsTimings = http.headers['x-kvferry-timings'] === '1'
     const { fleet, deadlines, logger, metrics, strategy } = this.#options
     const headers = legHeaders(scope.requestId, http.headers.authorization, wantsTimings)
-    const context = { scope, request, headers, fleet, deadlines, logger, metrics }
+    const shared = { fleet, deadlines, logger, metrics, releases: this.#releases }
+    const context = { ...shared, scope, request, headers }
     const routed = await strategy.dispatch(context)
     const answerHeaders = {
       'content-type': routed.contentType,
@@ -110,7 +118,8 @@ export class CompletionHandler {
       ...(wantsTimings ? { 'x-kvferry-timings': timingsHeader(routed.timings) } : {}),
     }
     if (routed.kind === 'whole') {
-      answer.whole(routed.status, routed.text, answerHeaders)
+      const retry = retryHeaders(routed.status, routed.retryAfter)
+      answer.whole(routed.status, routed.text, { ...answerHeaders, ...retry })
       return routed.status < 400 ? 'ok' : 'client-error'
     }
     return this.#stream(routed, answerHeaders, scope, answer)
@@ -146,6 +155,7 @@ export class CompletionHandler {
     answer.whole(known.status, JSON.stringify(known.body), {
       'content-type': 'application/json; charset=utf-8',
       'x-request-id': scope.requestId,
+      ...retryHeaders(known.status, null),
     })
     return known.outcome
   }
@@ -168,6 +178,12 @@ export class CompletionHandler {
     this.#active.delete(scope)
     if (this.#active.size === 0) this.#onIdle()
   }
+}
+
+/** Overload and absence pass: the client is told when to try again. */
+export function retryHeaders(status: number, said: string | null): Record<string, string> {
+  const isRetryable = status === 429 || status === 503
+  return isRetryable ? { 'retry-after': said ?? String(routerLimits.retryAfterSeconds) } : {}
 }
 
 /** Of the client's headers only its credentials travel on; ids and wishes are stated anew. */

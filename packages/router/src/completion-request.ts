@@ -5,6 +5,7 @@
  */
 import { z } from 'zod'
 import type { KvTransferParams } from '@kvferry/connector-api'
+import { plainWords } from '@kvferry/runtime'
 import { badRequest } from './router-error.ts'
 
 export type CompletionPath = '/v1/completions' | '/v1/chat/completions'
@@ -51,7 +52,7 @@ function isPromptList(prompt: unknown): boolean {
 
 /** @throws RouterError 400: ERR_KV_MESSAGE_INVALID, ERR_KV_UNSUPPORTED (`n > 1`, list prompts). */
 export function parseCompletionRequest(path: CompletionPath, input: unknown): CompletionRequest {
-  const parsed = schemas[path].safeParse(input)
+  const parsed = schemas[path].safeParse(input, { error: plainWords })
   if (!parsed.success) throw badRequest(describe(parsed.error))
   const { kv_transfer_params: sentParams, ...body } = parsed.data as Record<string, unknown>
   for (const field of ['n', 'best_of'] as const) {

@@ -6,7 +6,8 @@
 import type { KvTransferParams } from '@kvferry/connector-api'
 import { decodeBody } from './completion-request.ts'
 import type { DispatchContext } from './dispatch.ts'
-import { readText, type EngineAnswer } from './engine-client.ts'
+import type { Engine } from './engine.ts'
+import { readText, retryAfterOf, type EngineAnswer } from './engine-client.ts'
 import { legError, sendToLeg } from './engine-leg.ts'
 import type { EnginePeer } from './engine-peer.ts'
 import { EventCutter } from './event-cutter.ts'
@@ -20,6 +21,7 @@ export type DecodeResult =
       readonly status: number
       readonly contentType: string
       readonly text: string
+      readonly retryAfter: string | null
     }
   | {
       readonly kind: 'stream'
@@ -49,14 +51,16 @@ export async function askDecode(
     const contentType = String(answer.headers['content-type'] ?? 'application/json')
     try {
       if (answer.statusCode === 200 && contentType.startsWith('text/event-stream')) {
-        return await openStream(context, engine.url, answer, contentType)
+        return await openStream(context, engine, answer, contentType)
       }
       const text = await readText(answer, routerLimits.bufferedAnswerSizeBytesMax, 'decode')
       const status = answer.statusCode
       if (status < 200 || (status > 299 && status < 400) || status > 499) {
+        // It has answered: what it had of the handoff it has given up.
+        scope.reached.delete('decode')
         throw upstreamStatusError('decode', engine.url, status, text)
       }
-      return { kind: 'whole', status, contentType, text }
+      return { kind: 'whole', status, contentType, text, retryAfter: retryAfterOf(answer) }
     } catch (error) {
       throw legError(context, 'decode', engine.url, error)
     }
@@ -65,7 +69,7 @@ export async function askDecode(
 
 async function openStream(
   context: DispatchContext,
-  url: string,
+  engine: Engine,
   answer: EngineAnswer,
   contentType: string,
 ): Promise<DecodeResult> {
@@ -76,22 +80,24 @@ async function openStream(
     kind: 'stream',
     contentType,
     isInsideEvent: () => cutter.isInsideEvent,
-    chunks: relay(context, url, cutter, chunks, first),
+    chunks: relay(context, engine, cutter, chunks, first),
   }
 }
 
 /** Ends normally only when D's stream came to its proper end; anything else is thrown. */
 async function* relay(
   context: DispatchContext,
-  url: string,
+  engine: Engine,
   cutter: EventCutter,
   chunks: AsyncIterator<Buffer>,
   first: IteratorResult<Buffer>,
 ): AsyncGenerator<Buffer, void> {
   const { scope, deadlines } = context
+  const { url } = engine
   try {
     let next = first
     while (next.done !== true) {
+      engine.showedLife(scope.clock.now())
       const whole = cutter.push(next.value)
       if (whole.length > 0) yield whole
       next = await scope.within('decode engine’s stream', deadlines.chunkIdleMs, () =>

@@ -9,6 +9,7 @@ import type { CompletionRequest } from './completion-request.ts'
 import type { DecodeResult } from './decode-leg.ts'
 import type { Fleet } from './fleet.ts'
 import type { Deadlines } from './limits.ts'
+import type { HandoffReleases } from './release-handoff.ts'
 import type { RequestScope } from './request-scope.ts'
 import type { RouterMetrics } from './router-metrics.ts'
 
@@ -21,6 +22,7 @@ export interface DispatchContext {
   readonly deadlines: Deadlines
   readonly logger: Logger
   readonly metrics: RouterMetrics
+  readonly releases: HandoffReleases
 }
 
 /** Absolute ms of the system-wide monotonic clock; null = that moment never came. */

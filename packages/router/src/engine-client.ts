@@ -1,5 +1,6 @@
 /**
- * HTTP to one engine: a bounded pool of keep-alive connections (undici) and the only place that reads
+ * HTTP to one engine: a bounded pool of keep-alive connections (undici), one connection apart for looks at it
+ * (so that an engine full of requests can still be seen to live), and the only place that reads
  * an answer into memory. Called by the legs, the poller and the model list. Decides nothing: no retries,
  * and no deadlines but the one for connecting and the one of small GETs; the callers' signals carry the rest.
  */
@@ -23,6 +24,7 @@ export class EngineClient {
   readonly #leg: Leg
   readonly #clock: Clock
   readonly #pool: Pool
+  readonly #looks: Pool
 
   constructor(
     url: string,
@@ -31,8 +33,7 @@ export class EngineClient {
     this.url = url
     this.#leg = options.leg
     this.#clock = options.clock
-    this.#pool = new Pool(url, {
-      connections: routerLimits.connectionsPerEngineMax,
+    const shared: Pool.Options = {
       pipelining: 1,
       connect: { timeout: options.connectMs },
       // Node and uvicorn close idle connections after 5 s; ours must go first, or a request may meet
@@ -41,12 +42,18 @@ export class EngineClient {
       // undici's own timers are coarse (about 1 s); the callers' signals end these waits.
       headersTimeout: 0,
       bodyTimeout: 0,
-    })
+    }
+    this.#pool = new Pool(url, { ...shared, connections: routerLimits.connectionsPerEngineMax })
+    this.#looks = new Pool(url, { ...shared, connections: 2 })
   }
 
   /** Resolves with the head of the answer; the caller must consume or destroy the body. */
   send(call: EngineCall): Promise<EngineAnswer> {
-    return this.#pool.request({
+    return this.#request(this.#pool, call)
+  }
+
+  #request(pool: Pool, call: EngineCall): Promise<EngineAnswer> {
+    return pool.request({
       method: call.method,
       path: call.path,
       headers: {
@@ -70,7 +77,8 @@ export class EngineClient {
     options.signal.addEventListener('abort', stop, { once: true })
     if (options.signal.aborted) stop()
     try {
-      const answer = await this.send({ method: 'GET', path, signal: controller.signal })
+      const call = { method: 'GET', path, signal: controller.signal } as const
+      const answer = await this.#request(this.#looks, call)
       const text = await readText(answer, routerLimits.descriptionSizeBytesMax, this.#leg)
       return { status: answer.statusCode, text }
     } finally {
@@ -81,8 +89,14 @@ export class EngineClient {
 
   /** Breaks every connection; open calls fail. */
   async close(): Promise<void> {
-    await this.#pool.destroy()
+    await Promise.all([this.#pool.destroy(), this.#looks.destroy()])
   }
+}
+
+/** The engine's own word on when to try again; null when it says none, or nothing that may be passed on. */
+export function retryAfterOf({ headers }: EngineAnswer): string | null {
+  const value = headers['retry-after']
+  return typeof value === 'string' && /^[\x20-\x7e]{1,64}$/.test(value) ? value : null
 }
 
 /** @throws RouterError 502 ERR_KV_LIMIT when the answer is larger; whatever the connection throws. */

@@ -16,6 +16,8 @@ const peerSchema = z.looseObject({
   blockTokens: z.number().int().positive(),
   model: id,
   wireVersion: z.number().int().nonnegative(),
+  /** An engine that ends or is broken still describes itself, so that it isn't sent anything. */
+  state: z.enum(['serving', 'ending', 'failed']).default('serving'),
   /** Capability of the connector; absent = both sides need the same block size. */
   supportsDifferentBlockSizes: z.boolean().default(false),
 })
@@ -30,6 +32,7 @@ export interface EnginePeer {
   readonly blockTokens: number | null
   readonly model: string | null
   readonly wireVersion: number | null
+  readonly state: 'serving' | 'ending' | 'failed'
   readonly supportsDifferentBlockSizes: boolean
 }
 
@@ -54,6 +57,7 @@ export function declaredPeer(
     blockTokens: null,
     model: null,
     wireVersion: null,
+    state: 'serving',
     supportsDifferentBlockSizes: false,
   }
 }

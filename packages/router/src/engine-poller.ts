@@ -6,7 +6,8 @@
 import type { Clock, Logger, Timer } from '@kvferry/connector-api'
 import { declaredPeer, parseEnginePeer, type EnginePeer } from './engine-peer.ts'
 import type { Engine, EngineState } from './engine.ts'
-import type { PollIntervals } from './limits.ts'
+import { routerLimits, type PollIntervals } from './limits.ts'
+import { RouterError } from './router-error.ts'
 
 export interface PollerOptions {
   readonly engine: Engine
@@ -30,6 +31,8 @@ export class EnginePoller {
   #timer: Timer | null = null
   #running: Promise<void> | null = null
   #failureCount = 0
+  /** Looks in a row that had no answer in time. */
+  #lateCount = 0
 
   constructor(options: PollerOptions) {
     this.#options = options
@@ -67,13 +70,28 @@ export class EnginePoller {
     let after: EngineState
     try {
       after = await this.#read()
+      this.#lateCount = 0
     } catch (error) {
-      after = { kind: 'down', reason: error instanceof Error ? error.message : String(error) }
+      after = this.#judgeFailure(before, error)
     }
     if (this.#closing.signal.aborted) return
     this.#failureCount = after.kind === 'up' ? 0 : this.#failureCount + 1
     engine.setState(after)
     this.#report(before, after)
+  }
+
+  /** An engine that is late because it is busy is up: it answers others, or will at the next look. */
+  #judgeFailure(before: EngineState, error: unknown): EngineState {
+    const reason = error instanceof Error ? error.message : String(error)
+    const isLate = error instanceof RouterError && error.code === 'ERR_KV_DEADLINE'
+    if (!isLate || before.kind !== 'up') return { kind: 'down', reason }
+    const { clock, engine, logger, pollMs } = this.#options
+    this.#lateCount++
+    const isAlive = clock.now() - engine.lastSignAt <= 2 * pollMs
+    if (!isAlive && this.#lateCount >= routerLimits.lateLookCountMax)
+      return { kind: 'down', reason }
+    logger.warn('engine is slow to answer', { leg: engine.leg, url: engine.url, reason })
+    return before
   }
 
   async #read(): Promise<EngineState> {
@@ -82,7 +100,8 @@ export class EnginePoller {
     const { status, text } = await engine.client.getText('/kvferry/v1/peer', options)
     if (status === 200) {
       const peer = parseJsonPeer(text)
-      if (peer !== null) return { kind: 'up', peer }
+      if (peer?.state === 'serving') return { kind: 'up', peer }
+      if (peer !== null) return { kind: 'down', reason: `it says that it is ${peer.state}` }
       return { kind: 'down', reason: 'its /kvferry/v1/peer answer is malformed' }
     }
     if (status !== 404) return { kind: 'down', reason: `/kvferry/v1/peer answered ${status}` }

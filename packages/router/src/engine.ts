@@ -20,6 +20,7 @@ export class Engine {
   readonly declared: DeclaredPrefill
   #state: EngineState = { kind: 'unknown' }
   #onSuspect: () => void = () => {}
+  #lastSignAt = -Infinity
 
   constructor(options: {
     readonly leg: Leg
@@ -47,6 +48,15 @@ export class Engine {
 
   setState(state: EngineState): void {
     this.#state = state
+  }
+
+  /** When it last answered a request or wrote to a stream, in the router's clock. */
+  get lastSignAt(): number {
+    return this.#lastSignAt
+  }
+
+  showedLife(now: number): void {
+    this.#lastSignAt = now
   }
 
   /** A call could not connect: out of rotation until the poller has seen it again, which starts now. */

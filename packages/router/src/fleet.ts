@@ -47,8 +47,12 @@ export class Fleet {
 
   /** The next P that is up and has a matching D. @throws RouterError 503 ERR_KV_PEER_UNAVAILABLE. */
   choosePrefill(excluded: ReadonlySet<Engine>): Engine {
+    const doubted = this.#doubted()
     const candidates = this.prefills.filter(
-      (engine) => !excluded.has(engine) && this.#matchingDecodes(engine.peer).length > 0,
+      (engine) =>
+        !excluded.has(engine) &&
+        !doubted.has(engine) &&
+        this.#matchingDecodes(engine.peer, doubted).length > 0,
     )
     if (candidates.length === 0) throw this.#unavailable('prefill')
     return this.#prefillPolicy.pick(candidates)
@@ -62,19 +66,56 @@ export class Fleet {
   }
 
   readiness(): Readiness {
-    const isReady = this.prefills.some(({ peer }) => this.#matchingDecodes(peer).length > 0)
+    const doubted = this.#doubted()
+    const isReady = this.prefills.some(
+      (engine) => !doubted.has(engine) && this.#matchingDecodes(engine.peer, doubted).length > 0,
+    )
     const down = this.engines.flatMap(({ leg, url, state }) =>
       state.kind === 'up'
         ? []
         : [`${leg} ${url}: ${state.kind === 'down' ? state.reason : 'not asked yet'}`],
     )
-    const problems = [...down, ...this.#unsupported(), ...this.#mismatches()]
+    const problems = [
+      ...down,
+      ...this.#sharedNames(),
+      ...this.#unsupported(),
+      ...this.#mismatches(),
+    ]
     return { isReady, problems: problems.slice(0, problemCountMax) }
   }
 
-  #matchingDecodes(prefill: EnginePeer | null): Engine[] {
+  #matchingDecodes(
+    prefill: EnginePeer | null,
+    doubted: ReadonlySet<Engine> = this.#doubted(),
+  ): Engine[] {
     if (prefill === null || !this.#isServed(prefill)) return []
-    return this.decodes.filter(({ peer }) => peer !== null && findMismatch(prefill, peer) === null)
+    return this.decodes.filter(
+      (engine) =>
+        engine.peer !== null && !doubted.has(engine) && findMismatch(prefill, engine.peer) === null,
+    )
+  }
+
+  /** Engines that call themselves the same, by that name. */
+  #namesakes(): (readonly [name: string, engines: Engine[]])[] {
+    const byName = new Map<string, Engine[]>()
+    for (const engine of this.engines) {
+      if (engine.peer === null) continue
+      const { engineId } = engine.peer
+      byName.set(engineId, [...(byName.get(engineId) ?? []), engine])
+    }
+    return [...byName].filter(([, engines]) => engines.length > 1)
+  }
+
+  /** A handoff of one would be read from, or released at, the other: neither gets a request. */
+  #doubted(): ReadonlySet<Engine> {
+    return new Set(this.#namesakes().flatMap(([, engines]) => engines))
+  }
+
+  #sharedNames(): string[] {
+    return this.#namesakes().map(([name, engines]) => {
+      const places = engines.map(({ leg, url }) => `${leg} ${url}`).join(' and ')
+      return `engine id "${name}" is used by ${places}: give each engine its own engineId`
+    })
   }
 
   #isServed({ transferMode }: EnginePeer): boolean {

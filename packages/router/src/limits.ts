@@ -26,6 +26,12 @@ export const routerLimits = {
   descriptionSizeBytesMax: 65_536,
   /** Bytes of an unfinished SSE event held back, so that a stream that breaks never ends inside one. */
   heldEventSizeBytesMax: 1_048_576,
+  /** Handoffs being given back at once; beyond it one is left to the end of its lease. */
+  releasesInFlightMax: 256,
+  /** Looks in a row that may be late before an engine that showed no other sign of life is down. */
+  lateLookCountMax: 2,
+  /** What a client is told to wait when no engine can take its request. */
+  retryAfterSeconds: 1,
   /** Bytes of the `x-kvferry-timings` header; Node refuses 16 KiB of headers in all. */
   timingsHeaderSizeBytesMax: 8_192,
 } as const

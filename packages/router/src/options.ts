@@ -3,8 +3,16 @@
  * is an error that names the nearest known one. Pure; called by startRouter.
  */
 import { z } from 'zod'
-import { ConnectorError } from '@kvferry/connector-api'
-import { nearestKey } from '@kvferry/runtime'
+import { assert } from '@kvferry/connector-api'
+import {
+  configError,
+  fieldName,
+  nearestKey,
+  plainWords,
+  showValue,
+  valueAt,
+  type Problem,
+} from '@kvferry/runtime'
 import type { DeclaredPrefill } from './handoff.ts'
 import {
   defaultDeadlines,
@@ -15,7 +23,11 @@ import {
 } from './limits.ts'
 
 const engineUrl = z.url({ protocol: /^https?$/, error: 'write an http:// or https:// URL' })
-const milliseconds = z.number().positive().max(86_400_000)
+const msRemedy = 'use milliseconds, more than 0 and at most 86400000'
+const milliseconds = z
+  .number({ error: msRemedy })
+  .positive({ error: msRemedy })
+  .max(86_400_000, { error: msRemedy })
 
 const hostPort = z.string().transform((text, context) => {
   const match = /^(?<host>\[[0-9a-fA-F:]+\]|[^:]+):(?<port>\d{1,5})$/.exec(text)
@@ -35,19 +47,28 @@ const prefillEngine = z.strictObject({
   tp: z.number().int().positive().optional(),
 })
 
+const enginesRemedy = `name 1 to ${routerLimits.engineCountPerRoleMax} engines, as a list of http:// URLs`
 const engines = <T extends z.ZodType>(engine: T) =>
-  z.array(engine).min(1, 'name at least one engine').max(routerLimits.engineCountPerRoleMax)
+  z
+    .array(engine, { error: enginesRemedy })
+    .min(1, { error: enginesRemedy })
+    .max(routerLimits.engineCountPerRoleMax, { error: enginesRemedy })
 
 const overrides = (defaults: Readonly<Record<string, number>>) =>
   z.strictObject(
     Object.fromEntries(Object.keys(defaults).map((key) => [key, milliseconds.optional()])),
   )
 
+const portRemedy = 'use an integer from 0 to 65535 (0 = any free port)'
 const schema = z.strictObject({
   prefill: engines(z.union([engineUrl.transform((url) => ({ url })), prefillEngine])),
   decode: engines(engineUrl),
   host: z.string().min(1).default('127.0.0.1'),
-  port: z.number().int().min(0).max(65_535).default(8_000),
+  port: z
+    .int({ error: portRemedy })
+    .min(0, { error: portRemedy })
+    .max(65_535, { error: portRemedy })
+    .default(8_000),
   /** For engines that cannot describe themselves. */
   connector: z.literal('pull', { error: 'only pull can be declared' }).nullish(),
   deadlines: overrides({ ...defaultDeadlines }).default({}),
@@ -94,38 +115,35 @@ const knownKeys = [
   ...Object.keys(defaultPollIntervals),
 ]
 
-function configError(issue: z.core.$ZodIssue): ConnectorError<'ERR_KV_CONFIG'> {
-  const section = issue.path.map(String).join('.')
+/** What is wrong at one place; several for several unknown keys. */
+function problemsOf(issue: z.core.$ZodIssue, input: unknown): Problem[] {
   if (issue.code === 'unrecognized_keys') {
-    const key = issue.keys[0] ?? ''
-    const nearest = nearestKey(key, knownKeys)
-    const remedy = nearest === null ? 'leave it out' : `did you mean ${nearest}?`
-    const field = section === '' ? key : `${section}.${key}`
-    return new ConnectorError('ERR_KV_CONFIG', `configuration: unknown key ${field}: ${remedy}`, {
-      field,
-      value: key,
-      remedy,
+    return issue.keys.map((key) => {
+      const nearest = nearestKey(key, knownKeys)
+      const remedy = nearest === null ? 'unknown key; leave it out' : `did you mean ${nearest}?`
+      const path = [...issue.path, key]
+      return { field: fieldName(path), value: showValue(valueAt(input, path)), remedy }
     })
   }
   // A prefill entry may be a URL or an object: the branch that went deepest says most.
   if (issue.code === 'invalid_union') {
-    const inner = issue.errors.flat().toSorted((a, b) => b.path.length - a.path.length)[0]
-    if (inner !== undefined) return configError({ ...inner, path: [...issue.path, ...inner.path] })
+    const [inner] = issue.errors.flat().toSorted((a, b) => b.path.length - a.path.length)
+    if (inner !== undefined) {
+      return problemsOf({ ...inner, path: [...issue.path, ...inner.path] }, input)
+    }
   }
-  const field = section === '' ? 'configuration' : section
-  return new ConnectorError('ERR_KV_CONFIG', `configuration: ${field}: ${issue.message}`, {
-    field,
-    value: String(issue.input ?? ''),
-    remedy: issue.message,
-  })
+  const value = showValue(valueAt(input, issue.path))
+  const field = fieldName(issue.path)
+  return [{ field: field === '' ? 'configuration' : field, value, remedy: issue.message }]
 }
 
-/** @throws ConnectorError ERR_KV_CONFIG naming the field and what to write instead. */
+/** @throws ConnectorError ERR_KV_CONFIG naming every wrong field and what to write instead. */
 export function parseRouterConfig(input: unknown): ParsedRouterConfig {
-  const parsed = schema.safeParse(input)
+  const parsed = schema.safeParse(input, { error: plainWords })
   if (!parsed.success) {
-    const issue = parsed.error.issues[0]
-    throw configError(issue ?? { code: 'custom', path: [], message: 'invalid', input })
+    const [first, ...others] = parsed.error.issues.flatMap((issue) => problemsOf(issue, input))
+    assert(first !== undefined, 'a refused configuration has no problem')
+    throw configError([first, ...others])
   }
   const { prefill, decode, host, port, connector, deadlines, poll } = parsed.data
   return {

@@ -4,7 +4,7 @@
  */
 import { prefillBody } from './completion-request.ts'
 import type { DispatchContext } from './dispatch.ts'
-import { readText } from './engine-client.ts'
+import { readText, retryAfterOf } from './engine-client.ts'
 import type { EnginePeer } from './engine-peer.ts'
 import { legError, sendToLeg } from './engine-leg.ts'
 import { readPrefillAnswer, type PrefillAnswer } from './handoff.ts'
@@ -19,6 +19,7 @@ export type PrefillResult =
       readonly status: number
       readonly contentType: string
       readonly text: string
+      readonly retryAfter: string | null
     }
 
 /** @throws RouterError: unreachable, lost, late, 5xx, or an answer that cannot be used. */
@@ -37,7 +38,7 @@ export async function askPrefill(context: DispatchContext): Promise<PrefillResul
       const status = answer.statusCode
       if (status >= 400 && status < 500) {
         const contentType = String(answer.headers['content-type'] ?? 'application/json')
-        return { kind: 'refused', status, contentType, text }
+        return { kind: 'refused', status, contentType, text, retryAfter: retryAfterOf(answer) }
       }
       if (status < 200 || status > 299) {
         throw upstreamStatusError('prefill', engine.url, status, text)

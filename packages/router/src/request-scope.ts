@@ -4,12 +4,14 @@
  * that waits for an engine hangs on this one signal. Owned by the HTTP layer; never talks to anyone.
  */
 import type { Clock, Instant, Timer } from '@kvferry/connector-api'
-import { deadlineReached, type RouterError } from './router-error.ts'
+import { deadlineReached, type Leg, type RouterError } from './router-error.ts'
 
 export class RequestScope {
   readonly requestId: string
   readonly clock: Clock
   readonly receivedAt: Instant
+  /** Legs of which an engine may have seen this request. */
+  readonly reached = new Set<Leg>()
   readonly #controller = new AbortController()
   readonly #total: Timer
 

@@ -53,7 +53,8 @@ export class RouterError extends Error {
 }
 
 export function errorBody(status: number, message: string, code: string | null): OpenAiErrorBody {
-  const type = status < 500 ? 'invalid_request_error' : 'server_error'
+  const type =
+    status === 429 ? 'rate_limit_error' : status < 500 ? 'invalid_request_error' : 'server_error'
   return { error: { message, type, code } }
 }
 

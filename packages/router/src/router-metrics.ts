@@ -5,6 +5,7 @@
 import { connectorErrorCodes } from '@kvferry/connector-api'
 import { Counter, Gauge, Histogram, Registry } from '@kvferry/runtime'
 import type { Fleet } from './fleet.ts'
+import type { ReleaseOutcome } from './release-handoff.ts'
 import type { Leg, Outcome } from './router-error.ts'
 
 export interface RouterMetrics {
@@ -17,6 +18,7 @@ export interface RouterMetrics {
   retry(leg: Leg): void
   paramsDropped(): void
   recomputed(): void
+  released(outcome: ReleaseOutcome): void
   streamStart(): void
   streamEnd(): void
 }
@@ -70,6 +72,12 @@ export function createRouterMetrics(fleet: Fleet): RouterMetrics {
     help: 'Requests whose prompt the decode engine had to compute because prefill gave no handoff',
     registers,
   })
+  const releases = new Counter({
+    name: 'kv_router_releases_total',
+    help: 'Handoffs that no decode engine took, by how giving them back ended',
+    labelNames: ['outcome'],
+    registers,
+  })
   const streams = new Gauge({
     name: 'kv_router_streams_active',
     help: 'Streams being passed through now',
@@ -101,6 +109,7 @@ export function createRouterMetrics(fleet: Fleet): RouterMetrics {
     retry: (leg) => retries.inc({ leg }),
     paramsDropped: () => dropped.inc(),
     recomputed: () => recomputed.inc(),
+    released: (outcome) => releases.inc({ outcome }),
     streamStart: () => streams.inc(),
     streamEnd: () => streams.dec(),
   }

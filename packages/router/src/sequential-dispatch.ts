@@ -2,9 +2,30 @@
  * Sequential dispatch: P first; D is chosen only when P has answered, and gets P's handoff. For
  * connectors in which D acts on what P returned (pull, tickets). Called by the HTTP layer.
  */
-import type { DispatchStrategy, RouterTimings } from './dispatch.ts'
-import { askDecode } from './decode-leg.ts'
+import type { KvTransferParams } from '@kvferry/connector-api'
+import type { DispatchContext, DispatchStrategy, RouterTimings } from './dispatch.ts'
+import { askDecode, type DecodeResult } from './decode-leg.ts'
+import type { EnginePeer } from './engine-peer.ts'
 import { askPrefill } from './prefill-leg.ts'
+
+/** A decode engine that took the request ends the lease itself, also when the client leaves. */
+async function decodeOrRelease(
+  context: DispatchContext,
+  peer: EnginePeer,
+  handoff: KvTransferParams | null,
+): Promise<DecodeResult> {
+  let wasRefused = true
+  try {
+    const decoded = await askDecode(context, peer, handoff)
+    wasRefused = decoded.kind === 'whole' && decoded.status >= 400
+    return decoded
+  } catch (error) {
+    wasRefused = !context.scope.reached.has('decode')
+    throw error
+  } finally {
+    if (wasRefused && handoff !== null) context.releases.release(context, peer, handoff)
+  }
+}
 
 export const sequentialDispatch: DispatchStrategy = {
   name: 'sequential',
@@ -21,8 +42,7 @@ export const sequentialDispatch: DispatchStrategy = {
     const answeredAt = scope.clock.now()
     router.prefillAnsweredAtMs = answeredAt
     if (prefilled.kind === 'refused') {
-      const { status, contentType, text } = prefilled
-      return { kind: 'whole', status, contentType, text, timings: { router, prefill: null } }
+      return { ...prefilled, kind: 'whole', timings: { router, prefill: null } }
     }
     if (prefilled.handoff === null) {
       metrics.recomputed()
@@ -34,7 +54,7 @@ export const sequentialDispatch: DispatchStrategy = {
     metrics.addedLatency(
       (router.prefillSentAtMs ?? 0) - router.receivedAtMs + router.decodeSentAtMs - answeredAt,
     )
-    const decoded = await askDecode(context, prefilled.peer, prefilled.handoff)
+    const decoded = await decodeOrRelease(context, prefilled.peer, prefilled.handoff)
     return { ...decoded, timings: { router, prefill: prefilled.timings } }
   },
 }

@@ -3,8 +3,9 @@
  * handler runs. Made by startRouter. The two completion routes belong to CompletionHandler; the rest is
  * answered here.
  */
-import { fastify, type FastifyError, type FastifyInstance } from 'fastify'
-import type { CompletionHandler } from './completion-handler.ts'
+import { fastify, type FastifyError, type FastifyInstance, type FastifyReply } from 'fastify'
+import { createClientErrorHandler } from '@kvferry/runtime'
+import { retryHeaders, type CompletionHandler } from './completion-handler.ts'
 import type { Fleet } from './fleet.ts'
 import { routerLimits, type Deadlines } from './limits.ts'
 import { errorBody, RouterError } from './router-error.ts'
@@ -31,6 +32,12 @@ export function createServer(options: ServerOptions): FastifyInstance {
     // Idle connections must not hold up a shutdown; busy ones are the handler's.
     forceCloseConnections: 'idle',
     return503OnClosing: false,
+    frameworkErrors: (error, _request, reply: FastifyReply) => {
+      void reply.code(400).send(errorBody(400, error.message, 'ERR_KV_MESSAGE_INVALID'))
+    },
+    clientErrorHandler: createClientErrorHandler(({ status, message }) =>
+      errorBody(status, message, 'ERR_KV_MESSAGE_INVALID'),
+    ),
   })
   app.removeContentTypeParser('text/plain')
   app.server.maxConnections = routerLimits.clientConnectionCountMax
@@ -57,7 +64,8 @@ export function createServer(options: ServerOptions): FastifyInstance {
   })
   app.setErrorHandler(async (error: FastifyError, request, reply) => {
     if (error instanceof RouterError) {
-      await reply.code(error.status).send(error.body)
+      const retry = retryHeaders(error.status, null)
+      await reply.code(error.status).headers(retry).send(error.body)
       return
     }
     const status = error.statusCode ?? 500

@@ -100,18 +100,18 @@ describe('configuration', () => {
   it.each([
     [{ ...minimal, prefil: [] }, 'prefil', 'did you mean prefill?'],
     [{ ...minimal, deadlines: { totalMS: 1 } }, 'deadlines.totalMS', 'did you mean totalMs?'],
-    [{ decode: minimal.decode }, 'prefill', ''],
-    [{ ...minimal, decode: [] }, 'decode', 'at least one engine'],
-    [{ ...minimal, decode: ['localhost:1'] }, 'decode.0', 'http:// or https://'],
-    [{ ...minimal, prefill: ['ftp://x'] }, 'prefill.0', 'http:// or https://'],
+    [{ decode: minimal.decode }, 'prefill', 'prefill is missing: name 1 to 64 engines'],
+    [{ ...minimal, decode: [] }, 'decode', 'name 1 to 64 engines'],
+    [{ ...minimal, decode: ['localhost:1'] }, 'decode[0]', 'http:// or https://'],
+    [{ ...minimal, prefill: ['ftp://x'] }, 'prefill[0]', 'http:// or https://'],
     [
       { ...minimal, prefill: [{ url: 'http://x', sideChannel: 'x' }] },
-      'prefill.0.sideChannel',
+      'prefill[0].sideChannel',
       'host:port',
     ],
     [
       { ...minimal, prefill: [{ url: 'http://x', engineID: 'x' }] },
-      'prefill.0.engineID',
+      'prefill[0].engineID',
       'engineId',
     ],
     [{ ...minimal, connector: 'push' }, 'connector', 'only pull'],
@@ -128,6 +128,14 @@ describe('configuration', () => {
     if (!ConnectorError.isInstance(caught) || caught.code !== 'ERR_KV_CONFIG') throw caught
     expect(caught.details.field).toBe(field)
     expect(caught.message).toContain(part)
+    expect(caught.message).not.toMatch(/Invalid input|expected/)
+  })
+
+  it('names everything that is wrong at once', () => {
+    const input = { prefill: [], decoder: [], port: 'x', deadlines: { totalMs: 0 } }
+    expect(() => parseRouterConfig(input)).toThrow(
+      /^configuration: 5 problems(?=[^]*prefill is)(?=[^]*decode is missing)(?=[^]*decoder is)(?=[^]*port is "x")(?=[^]*totalMs is 0)/,
+    )
   })
 
   it('refuses anything with a typed error', () => {

@@ -68,7 +68,7 @@ describe('readiness', () => {
 
   it('serves the pair that matches and names the one that does not', async () => {
     const decodes = [
-      await engine('consumer', decodeAnswer, { model: 'other' }),
+      await engine('consumer', decodeAnswer, { model: 'other', engineId: 'd1' }),
       await engine('consumer', decodeAnswer),
     ]
     const { router } = await setup({ decodes })

@@ -102,7 +102,10 @@ describe('straight path', () => {
 
   it('takes turns among engines', async () => {
     const prefills = [await engine('producer', prefillAnswer)]
-    const decodes = [await engine('consumer', decodeAnswer), await engine('consumer', decodeAnswer)]
+    const decodes = [
+      await engine('consumer', decodeAnswer),
+      await engine('consumer', decodeAnswer, { engineId: 'd1' }),
+    ]
     const { router } = await setup({ prefills, decodes })
     for (let i = 0; i < 4; i++) await post(router.url, prompt)
     expect(decodes.map(({ received }) => received.length)).toEqual([2, 2])

@@ -6,6 +6,7 @@
 export { loadConfigFile, readConfigFile } from './config/load-config-file.ts'
 export { nearestKey } from './config/nearest-key.ts'
 export { parseConfig } from './config/parse-config.ts'
+export { configError, fieldName, showValue, valueAt, type Problem } from './config/problem.ts'
 export { plainWords } from './config/plain-words.ts'
 export { createClientErrorHandler } from './client-error.ts'
 export { isLoopbackHost } from './loopback.ts'

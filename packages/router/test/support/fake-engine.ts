@@ -25,6 +25,10 @@ export interface FakeEngine {
   behaviour: Behaviour
   /** Answer of `/kvferry/v1/peer`; null = 404. */
   peer: Record<string, unknown> | null
+  /** Looks (GET requests) that arrived. */
+  readonly lookCount: number
+  /** While on, looks get no answer. */
+  stall(isOn: boolean): void
   /** Breaks every connection and stops listening. */
   kill(): Promise<void>
 }
@@ -99,8 +103,12 @@ export async function startFakeEngine(
 ): Promise<FakeEngine> {
   const received: Received[] = []
   const waiting: ((request: Received) => void)[] = []
+  let looks = 0
+  let isStalled = false
   const server = createServer((request, response) => {
     if (request.method === 'GET') {
+      looks++
+      if (isStalled) return
       if (request.url === '/kvferry/v1/peer' && engine.peer !== null) {
         sendJson(response, 200, engine.peer)
       } else if (request.url === '/health') {
@@ -139,6 +147,12 @@ export async function startFakeEngine(
     nextRequest: () => new Promise((resolve) => waiting.push(resolve)),
     behaviour,
     peer,
+    get lookCount() {
+      return looks
+    },
+    stall(isOn) {
+      isStalled = isOn
+    },
     kill: () =>
       new Promise((resolve) => {
         server.close(() => resolve())

@@ -15,18 +15,9 @@ import {
 import { ownNameOfKey } from './foreign-names.ts'
 import { nearestKey } from './nearest-key.ts'
 import { plainWords } from './plain-words.ts'
-import { configError, fieldName, showValue, type Problem } from './problem.ts'
+import { configError, fieldName, showValue, valueAt, type Problem } from './problem.ts'
 import { configSchema, knownKeys, peers, sideChannel } from './schema.ts'
 import type { ParsedFields } from './schema.ts'
-
-function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
-  let value = input
-  for (const part of path) {
-    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, part)) return undefined
-    value = (value as Record<PropertyKey, unknown>)[part]
-  }
-  return value
-}
 
 /** What to do about a key that doesn't exist where it stands. */
 function unknownKeyRemedy(key: string, section: string): string {

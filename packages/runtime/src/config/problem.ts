@@ -23,6 +23,16 @@ export function fieldName(path: readonly PropertyKey[]): string {
   return name
 }
 
+/** What stands there, or undefined; never an inherited value. */
+export function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
+  let value = input
+  for (const part of path) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, part)) return undefined
+    value = (value as Record<PropertyKey, unknown>)[part]
+  }
+  return value
+}
+
 function shorten(text: string): string {
   const max = configLimits.shownValueLengthMax
   return text.length <= max ? text : `${text.slice(0, max)}…`

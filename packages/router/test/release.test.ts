@@ -1,0 +1,163 @@
+/**
+ * A handoff that no decode engine took is given back through one of them; one that was taken is not, because
+ * that engine ends the lease itself.
+ */
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { silentLogger } from '@kvferry/connector-api'
+import { createSystemClock } from '@kvferry/runtime'
+import { parseCompletionRequest } from '../src/completion-request.ts'
+import { EngineClient } from '../src/engine-client.ts'
+import { parseEnginePeer } from '../src/engine-peer.ts'
+import { Engine } from '../src/engine.ts'
+import type { Fleet } from '../src/fleet.ts'
+import { defaultDeadlines } from '../src/limits.ts'
+import { HandoffReleases } from '../src/release-handoff.ts'
+import { RequestScope } from '../src/request-scope.ts'
+import { clientGone, type Leg } from '../src/router-error.ts'
+import type { RouterMetrics } from '../src/router-metrics.ts'
+import { sequentialDispatch } from '../src/sequential-dispatch.ts'
+import {
+  decodeAnswer,
+  handoff,
+  prefillAnswer,
+  sendJson,
+  type Behaviour,
+  type FakeEngine,
+} from './support/fake-engine.ts'
+import { engine, eventually, metric, open, post, prompt, setup } from './support/router-fixture.ts'
+
+const releasePath = '/kvferry/v1/release'
+const sent = 'kv_router_releases_total{outcome="sent"}'
+const failed = 'kv_router_releases_total{outcome="failed"}'
+
+/** A decode engine that knows the endpoint; everything else is answered by `behaviour`. */
+const withRelease =
+  (behaviour: Behaviour): Behaviour =>
+  (request, response) => {
+    if (request.path === releasePath) sendJson(response, 202, { status: 'released' })
+    else return behaviour(request, response)
+  }
+const releasesAt = ({ received }: FakeEngine) => received.filter(({ path }) => path === releasePath)
+
+/** One request whose client leaves when P has answered and D is chosen, before anything is sent to D. */
+function betweenLegs(p: FakeEngine, d: FakeEngine, onReleased: (outcome: string) => void) {
+  const clock = createSystemClock()
+  const scope = new RequestScope({ requestId: 'r', clock, totalMs: 10_000 })
+  const up = (leg: Leg, { url, peer }: FakeEngine) => {
+    const client = new EngineClient(url, { leg, clock, connectMs: 1_000 })
+    onTestFinished(() => client.close())
+    const made = new Engine({ leg, index: 0, client, declared: {} })
+    made.setState({ kind: 'up', peer: parseEnginePeer(peer)! })
+    return made
+  }
+  const [prefill, decode] = [up('prefill', p), up('decode', d)]
+  onTestFinished(() => scope.end())
+  const fleet = {
+    choosePrefill: () => prefill,
+    chooseDecode() {
+      scope.abort(clientGone())
+      return decode
+    },
+  } as unknown as Fleet
+  const metrics = {
+    ...{ addedLatency() {}, recomputed() {}, retry() {}, upstreamError() {} },
+    released: onReleased,
+  } as unknown as RouterMetrics
+  const request = parseCompletionRequest('/v1/completions', prompt)
+  const shared = { fleet, metrics, deadlines: defaultDeadlines, logger: silentLogger }
+  const context = { ...shared, scope, request, headers: {}, releases: new HandoffReleases() }
+  return { context }
+}
+
+describe('a handoff is given back', () => {
+  it('when the client left between the legs', async () => {
+    const p = await engine('producer', prefillAnswer)
+    const d = await engine('consumer', withRelease(decodeAnswer))
+    const outcomes: string[] = []
+    const { context } = betweenLegs(p, d, (outcome) => outcomes.push(outcome))
+    await expect(sequentialDispatch.dispatch(context)).rejects.toMatchObject({
+      outcome: 'client-gone',
+    })
+    await eventually(() => outcomes.length === 1)
+    expect(outcomes).toEqual(['sent'])
+    expect(d.received.map(({ path, body }) => ({ path, body }))).toEqual([
+      { path: releasePath, body: { kv_transfer_params: handoff } },
+    ])
+  })
+
+  it.each([
+    ['refuses the request', 400],
+    ['is overloaded', 429],
+    ['is ending', 503],
+    ['fails', 500],
+  ])('when the decode engine %s', async (_, status) => {
+    const { router, d } = await setup({
+      decode: withRelease((_request, response) =>
+        sendJson(response, status, { error: { message: 'no', code: 'x' } }),
+      ),
+    })
+    const answer = await post(router.url, prompt)
+    expect(answer.status).toBeGreaterThanOrEqual(400)
+    await eventually(() => releasesAt(d).length === 1)
+    expect(releasesAt(d)[0]!.body).toEqual({ kv_transfer_params: handoff })
+    await eventually(async () => (await metric(router, sent)) === 1)
+  })
+
+  it('at another decode engine, when the chosen ones cannot be reached', async () => {
+    const decodes = [
+      await engine('consumer', withRelease(decodeAnswer)),
+      await engine('consumer', withRelease(decodeAnswer), { engineId: 'd1' }),
+      await engine('consumer', withRelease(decodeAnswer), { engineId: 'd2' }),
+    ]
+    const { router } = await setup({ decodes, config: { poll: { upMs: 60_000 } } })
+    await decodes[0]!.kill()
+    await decodes[1]!.kill()
+    expect((await post(router.url, prompt)).status).toBe(503)
+    await eventually(() => releasesAt(decodes[2]!).length === 1)
+  })
+
+  it('before the router has closed', async () => {
+    let answered = false
+    const { router } = await setup({
+      decode: (request, response) => {
+        if (request.path !== releasePath) return sendJson(response, 400, {})
+        setTimeout(() => {
+          answered = true
+          sendJson(response, 202, {})
+        }, 50)
+      },
+    })
+    await post(router.url, prompt)
+    await router.close()
+    expect(answered).toBe(true)
+  })
+})
+
+describe('a handoff is left alone', () => {
+  it('when a decode engine took it', async () => {
+    const { router, d } = await setup({ decode: withRelease(decodeAnswer) })
+    expect((await post(router.url, prompt)).status).toBe(200)
+    expect(releasesAt(d)).toEqual([])
+  })
+
+  it('when the client left while a decode engine had it', async () => {
+    const { router, d } = await setup({ decode: withRelease(() => {}) })
+    const asked = d.nextRequest()
+    const request = open(router.url, prompt)
+    const { aborted } = await asked
+    request.hangUp()
+    await aborted
+    const gone = 'kv_router_requests_total{outcome="client-gone"}'
+    await eventually(async () => (await metric(router, gone)) === 1)
+    expect(releasesAt(d)).toEqual([])
+  })
+
+  it('where no decode engine knows how: its lease ends by itself', async () => {
+    const { router } = await setup({
+      decode: (request, response) =>
+        sendJson(response, request.path === releasePath ? 404 : 400, {}),
+    })
+    expect((await post(router.url, prompt)).status).toBe(400)
+    await eventually(async () => (await metric(router, failed)) === 1)
+  })
+})
