@@ -5,39 +5,27 @@
  */
 import fc from 'fast-check'
 import { afterAll, describe, expect, test } from 'vitest'
-import {
-  isHeadMajor,
-  type KvCacheLayout,
-  type KvKernels,
-  type KvMemory,
-  type KvMemoryAllocator,
-  type KvRegionLayout,
-} from '@kvferry/connector-api'
+import type { KvKernels, KvMemory, KvMemoryAllocator } from '@kvferry/connector-api'
 import {
   createMemoryFabric,
   createSeededRandom,
   createSimClock,
 } from '@kvferry/connector-api/testing'
 import { createHostAllocator, createKernels } from '../src/index.ts'
-
-const memorySizeBytes = 1_152
-const memoryCount = 2
-
-interface RegionCase {
-  readonly memory: number
-  readonly offsetBytes: number
-  readonly gapBytes: number
-}
-interface CachesCase {
-  readonly layout: string
-  readonly blockTokens: number
-  readonly blockCount: number
-  readonly regions: readonly RegionCase[]
-}
-interface Shape {
-  readonly heads: number
-  readonly rowBytes: readonly number[]
-}
+import {
+  cachesCase,
+  cachesIn,
+  content,
+  distinctIds,
+  ids,
+  layouts,
+  memoryCount,
+  memorySizeBytes,
+  modelRelayout,
+  regionCase,
+  shapeCase,
+  type CachesCase,
+} from './kernel-copy-cases.ts'
 
 interface Side {
   readonly kernels: KvKernels
@@ -55,46 +43,6 @@ const sides: readonly Side[] = [
   openSide(fabric.kernels, fabric.allocator),
 ]
 afterAll(() => sides[0]!.memories.forEach((memory) => memory.free()))
-
-const content = (memory: number) =>
-  Uint8Array.from(
-    { length: memorySizeBytes },
-    (_, at) => (at * 167 + memory * 91 + (at >> 8)) & 255,
-  )
-
-function cachesIn(memories: readonly KvMemory[], shape: Shape, given: CachesCase): KvCacheLayout {
-  const regions = given.regions.map(({ memory, offsetBytes, gapBytes }, index): KvRegionLayout => {
-    const blockSizeBytes = shape.rowBytes[index]! * shape.heads * given.blockTokens
-    return {
-      name: `layer.${index}`,
-      memory: memories[memory]!,
-      offsetBytes,
-      blockSizeBytes,
-      blockStrideBytes: blockSizeBytes + gapBytes,
-      blockCount: given.blockCount,
-    }
-  })
-  return {
-    ...{ model: 'test', dtype: 'int8', layout: given.layout, layerCount: regions.length },
-    ...{ kvHeadCount: shape.heads, headSize: 1, blockTokens: given.blockTokens },
-    ...{ blockCount: given.blockCount, regions },
-  }
-}
-
-/** Where one byte of one head of one token lies in its region's memory. */
-function addressOf(
-  caches: KvCacheLayout,
-  region: number,
-  block: number,
-  token: number,
-  head: number,
-) {
-  const { offsetBytes, blockStrideBytes, blockSizeBytes } = caches.regions[region]!
-  const { blockTokens, kvHeadCount } = caches
-  const rowBytes = blockSizeBytes / blockTokens / kvHeadCount
-  const row = isHeadMajor(caches.layout) ? head * blockTokens + token : token * kvHeadCount + head
-  return offsetBytes + block * blockStrideBytes + row * rowBytes
-}
 
 /** One string per memory: compared a hundred times faster than arrays. */
 const hexOf = (memories: readonly Uint8Array[]) =>
@@ -122,28 +70,6 @@ async function bytesAfter(run: Run): Promise<string | null> {
   expect(results[0]).toBe(results[1])
   return results[0]!
 }
-
-const layouts = fc.constantFrom('LBNHC', 'LBHNC', 'BLHNC', 'NHD', 'HND')
-const regionCase = fc.record({
-  memory: fc.nat(memoryCount - 1),
-  offsetBytes: fc.oneof(fc.nat(300), fc.nat(memorySizeBytes)),
-  gapBytes: fc.constantFrom(0, 0, 1, 40),
-})
-const cachesCase = (regionCount: number, blockTokens: readonly number[]) =>
-  fc.record({
-    layout: layouts,
-    blockTokens: fc.constantFrom(...blockTokens),
-    blockCount: fc.integer({ min: 1, max: 5 }),
-    regions: fc.array(regionCase, { minLength: regionCount, maxLength: regionCount }),
-  })
-const shapeCase = fc.record({
-  heads: fc.integer({ min: 1, max: 3 }),
-  rowBytes: fc.array(fc.constantFrom(1, 3, 8), { minLength: 1, maxLength: 2 }),
-})
-/** Mostly what fits. */
-const ids = (blockCount: number) => fc.array(fc.nat(blockCount), { maxLength: 5 })
-const distinctIds = (blockCount: number) =>
-  fc.shuffledSubarray(Array.from({ length: blockCount }, (_, id) => id))
 
 const numRuns = 500
 let moved = 0
@@ -203,30 +129,6 @@ describe('copying kernels', () => {
     expectManyMoves(0.2)
   })
 
-  const modelRelayout = (
-    given: { from: CachesCase; to: CachesCase; shape: Shape },
-    from: readonly number[],
-    to: readonly number[],
-    tokens: { readonly count: number; readonly from: number; readonly to: number },
-  ) => {
-    const model = [content(0), content(1)]
-    const source = cachesIn(sides[1]!.memories, given.shape, given.from)
-    const target = cachesIn(sides[1]!.memories, given.shape, given.to)
-    const place = (caches: KvCacheLayout, blocks: readonly number[], token: number) =>
-      [blocks[Math.floor(token / caches.blockTokens)]!, token % caches.blockTokens] as const
-    given.shape.rowBytes.forEach((rowBytes, region) => {
-      for (let token = 0; token < tokens.count; token += 1) {
-        for (let head = 0; head < given.shape.heads; head += 1) {
-          const read = addressOf(source, region, ...place(source, from, tokens.from + token), head)
-          const written = addressOf(target, region, ...place(target, to, tokens.to + token), head)
-          const bytes = content(given.from.regions[region]!.memory).subarray(read, read + rowBytes)
-          model[given.to.regions[region]!.memory]!.set(bytes, written)
-        }
-      }
-    })
-    return model
-  }
-
   test('relayout between any two places, block sizes and orders', async () => {
     const cases = shapeCase.chain((shape) =>
       fc
@@ -274,7 +176,7 @@ describe('copying kernels', () => {
       expect(found).toBe(hexOf(modelRelayout(given, from.ids, to.ids, tokens)))
     })
     await fc.assert(property, { numRuns })
-    expectManyMoves(0.1)
+    expectManyMoves(0.04)
   })
 
   test('relayout in place: blocks read piecewise in a smaller block size become whole ones', async () => {
