@@ -134,8 +134,13 @@ export function judgeHello(
 }
 
 /** `localhost`, `127.0.0.1` and `::1` are one machine. */
-const isSameHost = (a: string, b: string): boolean =>
-  a === b || (isLoopbackHost(a) && isLoopbackHost(b))
+export function isSamePlace(
+  left: { readonly host: string; readonly port: number },
+  right: { readonly host: string; readonly port: number },
+): boolean {
+  if (left.port !== right.port) return false
+  return left.host === right.host || (isLoopbackHost(left.host) && isLoopbackHost(right.host))
+}
 
 /**
  * Why that address must not be called, or null. Addresses come out of handoffs that passed through a
@@ -160,7 +165,7 @@ export function refuseAddress(
   if (peer === undefined) {
     return unauthorised(`engine "${engineId}" is not among the configured peers of engine "${own}"`)
   }
-  if (isSameHost(peer.host, host) && peer.port === port) return null
+  if (isSamePlace(peer, address)) return null
   return unauthorised(
     `engine "${engineId}" is configured at ${peer.host}:${peer.port}, not at ${host}:${port}`,
   )

@@ -21,18 +21,17 @@ import {
   type SideChannelHandler,
 } from '@kvferry/connector-api'
 import { TcpAssociation } from './association.ts'
-import { CredentialStore } from '../tls/credential-store.ts'
 import { Connection } from './connection.ts'
 import { dial } from './dial.ts'
 import { establishPeer } from './establish-peer.ts'
 import { isKind } from './frame.ts'
-import { refuseAddress, type AdmissionPolicy } from './hello.ts'
+import { isSamePlace, refuseAddress, type AdmissionPolicy } from './hello.ts'
 import { sideChannelLimits } from './limits.ts'
 import { listen, type Listening } from './listen.ts'
-import { closedError } from './peer-errors.ts'
+import { openTransport } from './open-transport.ts'
+import { closedError, unauthorised } from './peer-errors.ts'
 import { farewell } from './refusal.ts'
-import { TlsTransport } from './tls-transport.ts'
-import { plainTransport, type Transport } from './transport.ts'
+import type { Transport } from './transport.ts'
 import { withTimeout } from './with-timeout.ts'
 
 export interface SideChannelOptions {
@@ -67,8 +66,8 @@ class TcpSideChannel implements SideChannel {
   readonly #endListeners: ((association: Association) => void)[] = []
   /** Every association that is open, whoever called. */
   readonly #open = new Set<TcpAssociation>()
-  /** Those that we called, by whom and where. */
-  readonly #called = new Map<string, TcpAssociation>()
+  /** Those that we called, with the address; one place per engine. */
+  readonly #called = new Map<TcpAssociation, PeerAddress>()
   readonly #dialling = new Map<string, Dialling>()
   /** Accepted, and not admitted yet. */
   readonly #handshaking = new Set<Socket>()
@@ -109,8 +108,8 @@ class TcpSideChannel implements SideChannel {
     if (this.#closing !== null) throw closedError()
     const refusal = refuseAddress(address, this.#policy)
     if (refusal !== null) throw refusal
-    const existing = this.#called.get(addressKey(address))
-    if (existing !== undefined) return existing
+    const existing = this.#calledAt(address)
+    if (existing !== null) return existing
     const { promise } = this.#dialling.get(addressKey(address)) ?? this.#dial(address)
     return withTimeout(promise, {
       clock: this.#options.clock,
@@ -122,6 +121,23 @@ class TcpSideChannel implements SideChannel {
   close(): Promise<void> {
     this.#closing ??= this.#close()
     return this.#closing
+  }
+
+  /**
+   * The association with that engine, or null. While there is one, no other place is called under the
+   * engine's name: addresses come out of handoffs, and whoever answered there would end the true one.
+   * @throws ConnectorError ERR_KV_UNAUTHORISED for another address than the engine's.
+   */
+  #calledAt(address: PeerAddress): TcpAssociation | null {
+    for (const [association, known] of this.#called) {
+      if (known.engineId !== address.engineId) continue
+      if (isSamePlace(known, address)) return association
+      const { engineId, host, port } = address
+      throw unauthorised(
+        `engine "${engineId}" is connected at ${known.host}:${known.port}: ${host}:${port} is not called under its name`,
+      )
+    }
+    return null
   }
 
   /** One attempt for all who want this peer now; each of them waits as long as it likes. */
@@ -142,7 +158,7 @@ class TcpSideChannel implements SideChannel {
       onConnected: (socket) => this.#track(socket),
       onOpen: (connection, peer) => {
         const association = this.#admit(connection, peer)
-        this.#called.set(key, association)
+        this.#called.set(association, address)
         return association
       },
       onRefused: (place) => this.#countRefused(place),
@@ -244,9 +260,7 @@ class TcpSideChannel implements SideChannel {
 
   #onEnd(association: TcpAssociation): void {
     this.#open.delete(association)
-    for (const [key, called] of this.#called) {
-      if (called === association) this.#called.delete(key)
-    }
+    this.#called.delete(association)
     // Not from inside `close()` or `send()` of the one whose listener this is.
     queueMicrotask(() => {
       for (const listener of this.#endListeners) listener(association)
@@ -265,14 +279,6 @@ class TcpSideChannel implements SideChannel {
     this.#transport.close()
     await Promise.all([noMoreCalls, ...this.#sockets.values()])
   }
-}
-
-async function openTransport(options: SideChannelOptions): Promise<Transport> {
-  const { config, identity, clock, logger } = options
-  if (config.tls === null) return plainTransport
-  const { engineId } = identity
-  const store = await CredentialStore.open({ files: config.tls, engineId, clock, logger })
-  return new TlsTransport(store, engineId)
 }
 
 /**

@@ -182,23 +182,6 @@ describe('a called engine refuses, and both sides are told of both,', () => {
   })
 })
 
-describe('a second process under a trusted name', () => {
-  it('does not get in, and the engine of that name keeps its association', async () => {
-    const p = await proper('p0')
-    const d = await proper('d0')
-    const association = await d.channel.connect(p.addressFor())
-    const impostor = await certificates.issue('impostor', {
-      name: 'd0',
-      authority: await newAuthority(),
-    })
-    const socket = await rawTls(p, impostor)
-    expect((await firstRefusal(socket)).code).toBe('ERR_KV_UNAUTHORISED')
-    expect(association.isOpen).toBe(true)
-    expect(text(await association.request('echo', utf8('still')))).toBe('still')
-    expect(p.ended).toEqual([])
-  })
-})
-
 describe('a calling engine refuses', () => {
   it('a server of an unknown CA, and tells it', async () => {
     const stranger = await certificates.issue('p0', { authority: await newAuthority() })
