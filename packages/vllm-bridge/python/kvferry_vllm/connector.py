@@ -8,10 +8,8 @@ was asked to transfer and can't must not start.
 
 from __future__ import annotations
 
-import functools
-import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorBase_V1,
@@ -23,7 +21,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     SupportsHMA,
 )
 
-from .hook_timing import timed, timer
+from .hook_timing import hook, timer
 from .host_process import HostProcess, default_command
 from .kv_layout import block_tokens_of, describe_caches
 from .memfd_pool import MemfdPool
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
     from vllm.v1.kv_cache_interface import KVCacheConfig
     from vllm.v1.outputs import KVConnectorOutput
     from vllm.v1.request import Request
-
-logger = logging.getLogger("vllm.kvferry")
 
 #: How vLLM says that a request ended, in the contract's words. Every other end is `failed`.
 _ENDS = {
@@ -69,25 +65,6 @@ class KVFerryWorkerNews(KVConnectorWorkerMetadata):
         return other
 
 
-def hook(default: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A hook that is timed, and that answers `default()` instead of raising."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @timed
-        @functools.wraps(function)
-        def guarded(self: KVFerryConnector, *args: Any, **kwargs: Any) -> Any:
-            try:
-                return function(self, *args, **kwargs)
-            except Exception:
-                self.hook_failures += 1
-                logger.exception("KVFerry: %s failed; the engine goes on", function.__name__)
-                return default()
-
-        return guarded
-
-    return decorate
-
-
 def _nothing() -> None:
     return None
 
@@ -102,8 +79,11 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
         """@raises ValueError for a configuration that can't be served."""
         super().__init__(vllm_config, role, kv_cache_config)
         self.hook_failures = 0
+        #: A worker half in a process without a scheduler half, where nobody else ends the timer's steps.
+        self._is_alone = False
         self._settings = read_settings(vllm_config)
         self._invalid_block_ids: set[int] = set()
+        self._latest: KVFerryMetadata | None = None
         self._pool: MemfdPool | None = None
         self._worker: WorkerHalf | None = None
         self._scheduler: SchedulerHalf | None = None
@@ -133,6 +113,8 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
         )
         worker.start()
         self._worker = worker
+        executor = self._vllm_config.parallel_config.distributed_executor_backend
+        self._is_alone = executor != "uni"
 
     def get_handshake_metadata(self) -> KVFerryHandshake | None:
         facts = None if self._worker is None else self._worker.facts
@@ -186,22 +168,23 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
         timer.end_step()
         return self._build_connector_meta(scheduler_output)
 
-    @hook(lambda: KVFerryMetadata(Step(-2, [], [], [], None, False)))
+    @hook(lambda: KVFerryMetadata(Step.nothing(None, False)))
     def _build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVFerryMetadata:
         assert self._scheduler is not None
-        preempted = scheduler_output.preempted_req_ids
         step = self._scheduler.build_step(
-            list(scheduler_output.num_scheduled_tokens), sorted(preempted) if preempted else []
+            scheduler_output.num_scheduled_tokens, scheduler_output.preempted_req_ids
         )
-        return KVFerryMetadata(step)
+        if self._latest is None or step is not self._latest.step:
+            self._latest = KVFerryMetadata(step)
+        return self._latest
 
     @hook(_nothing)
     def update_connector_output(self, connector_output: KVConnectorOutput) -> None:
         assert self._scheduler is not None
+        sent, received = connector_output.finished_sending, connector_output.finished_recving
+        if sent or received:
+            self._scheduler.on_output(sent or (), received or ())
         news = connector_output.kv_connector_worker_meta
-        self._scheduler.on_output(
-            connector_output.finished_sending or (), connector_output.finished_recving or ()
-        )
         if isinstance(news, KVFerryWorkerNews):
             self._scheduler.set_host(news.news)
 
@@ -231,22 +214,26 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
 
     # Worker half
 
-    @hook(_nothing)
     def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
-        assert isinstance(kv_connector_metadata, KVFerryMetadata)
-        if self._worker is not None and kv_connector_metadata.step.preempted:
-            # Nearly always at once: pull moves nothing of a request that runs.
-            self._worker.settle_preempted(kv_connector_metadata.step)
+        if kv_connector_metadata.step.preempted:  # type: ignore[attr-defined]
+            self._settle_preempted(kv_connector_metadata)
+
+    @hook(_nothing)
+    def _settle_preempted(self, metadata: KVFerryMetadata) -> None:
+        if self._worker is not None:
+            self._worker.settle_preempted(metadata.step)
 
     def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
-        super().bind_connector_metadata(connector_metadata)
-        if self._worker is not None:
+        self._connector_metadata = connector_metadata
+        if self._is_alone:
+            timer.end_step()
+        if connector_metadata.step.index >= 0:  # type: ignore[attr-defined]
             self._begin_step(connector_metadata)
 
     @hook(_nothing)
-    def _begin_step(self, metadata: KVConnectorMetadata) -> None:
-        assert isinstance(metadata, KVFerryMetadata) and self._worker is not None
-        self._worker.begin_step(metadata.step)
+    def _begin_step(self, metadata: KVFerryMetadata) -> None:
+        if self._worker is not None:
+            self._worker.begin_step(metadata.step)
 
     @hook(KVConnectorTransferResults)
     def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:
@@ -272,16 +259,11 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
 
     @hook(_nothing)
     def build_connector_worker_meta(self) -> KVFerryWorkerNews | None:
-        if self._worker is None:
+        metadata = self._connector_metadata
+        if self._worker is None or not isinstance(metadata, KVFerryMetadata):
             return None
-        believed = self._connector_metadata
-        if not isinstance(believed, KVFerryMetadata) or believed.step.index < 0:
-            return None
-        news = self._worker.news
-        step = believed.step
-        epoch = None if news.facts is None else news.facts.epoch
-        is_known = (step.epoch, step.is_host_starting) == (epoch, news.is_starting)
-        return None if is_known else KVFerryWorkerNews(news)
+        news = self._worker.news_for(metadata.step)
+        return None if news is None else KVFerryWorkerNews(news)
 
     # Nothing happens layer by layer: loads are over before a request is scheduled, and nothing is saved.
 

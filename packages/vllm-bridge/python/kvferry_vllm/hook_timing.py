@@ -1,19 +1,21 @@
-"""How long the engine's thread spends inside our hooks, per step.
+"""Our hooks inside the engine's thread: how long they take, and that no exception leaves one.
 
 Always on: two clock readings a hook cost less than a microsecond together. A step begins with
-`build_connector_meta`, which vLLM calls exactly once a step in the scheduler's process; a worker process
-without a scheduler half cuts at `bind_connector_metadata`. Owned by connector.py.
+`build_connector_meta`, which vLLM calls exactly once a step in the scheduler's process, and with
+`bind_connector_metadata` in a worker's process of its own. Used by connector.py.
 """
 
 from __future__ import annotations
 
 import functools
-import time
+import logging
+from time import perf_counter_ns
 from typing import Any, Callable, TypeVar
 
 from .limits import HOOK_SAMPLE_COUNT_MAX
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Hook = TypeVar("Hook", bound=Callable[..., Any])
+logger = logging.getLogger("vllm.kvferry")
 
 
 class HookTimer:
@@ -22,18 +24,16 @@ class HookTimer:
     def __init__(self) -> None:
         self._samples: list[int] = []
         self._next = 0
-        self._current_ns = 0
-
-    def add(self, elapsed_ns: int) -> None:
-        self._current_ns += elapsed_ns
+        #: Of the step in progress.
+        self.elapsed_ns = 0
 
     def end_step(self) -> None:
         if len(self._samples) < HOOK_SAMPLE_COUNT_MAX:
-            self._samples.append(self._current_ns)
+            self._samples.append(self.elapsed_ns)
         else:
-            self._samples[self._next] = self._current_ns
+            self._samples[self._next] = self.elapsed_ns
             self._next = (self._next + 1) % HOOK_SAMPLE_COUNT_MAX
-        self._current_ns = 0
+        self.elapsed_ns = 0
 
     def take(self) -> list[int]:
         """The samples since the last call, in nanoseconds; unordered once the ring is full."""
@@ -45,15 +45,26 @@ class HookTimer:
 timer = HookTimer()
 
 
-def timed(hook: Function) -> Function:
-    """Adds the time of each call to the current step."""
+def hook(default: Callable[[], Any]) -> Callable[[Hook], Hook]:
+    """Adds the time of each call to the current step, and answers `default()` instead of raising.
 
-    @functools.wraps(hook)
-    def measured(*args: Any, **kwargs: Any) -> Any:
-        started = time.perf_counter_ns()
-        try:
-            return hook(*args, **kwargs)
-        finally:
-            timer.add(time.perf_counter_ns() - started)
+    For methods of a class that counts in `hook_failures`. One wrapper does both: cold caches make every
+    call on the path of a step expensive.
+    """
 
-    return measured  # type: ignore[return-value]
+    def decorate(function: Hook) -> Hook:
+        @functools.wraps(function)
+        def guarded(self: Any, *args: Any) -> Any:
+            started = perf_counter_ns()
+            try:
+                return function(self, *args)
+            except Exception:
+                self.hook_failures += 1
+                logger.exception("KVFerry: %s failed; the engine goes on", function.__name__)
+                return default()
+            finally:
+                timer.elapsed_ns += perf_counter_ns() - started
+
+        return guarded  # type: ignore[return-value]
+
+    return decorate

@@ -6,6 +6,8 @@ START_TIMEOUT_S = 60.0
 HOST_ANSWER_TIMEOUT_S = 10.0
 #: While something is open, the host is asked for a sign of life this often.
 PING_INTERVAL_S = 1.0
+#: Between two looks at the socket of a host of which nothing is expected.
+QUIET_LOOK_INTERVAL_S = 0.1
 #: A load without an end after this ends the host (its READ may still write until then): architecture §6.
 LOAD_TIMEOUT_S = 120.0
 #: For a host that ends by itself after its socket was closed; then it's killed.

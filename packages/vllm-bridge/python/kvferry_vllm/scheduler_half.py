@@ -38,6 +38,7 @@ class SchedulerHalf:
         self._rules: PullRules | None = None
         self._epoch: str | None = None
         self._is_host_starting = False
+        self._quiet_step = Step.nothing(None, False)
         self._lease_ms = 0.0
         self._batches: list[Batch] = []
         self._step_index = 0
@@ -54,6 +55,7 @@ class SchedulerHalf:
         self._is_host_starting = news.is_starting
         facts = news.facts
         epoch = None if facts is None else facts.epoch
+        self._quiet_step = Step.nothing(epoch, news.is_starting)
         if epoch == self._epoch:
             return
         self._ignored.update(self._known)
@@ -159,12 +161,14 @@ class SchedulerHalf:
             self._rules.on_output(sent_ids, received_ids)
             self._record(k="output", sent=sent_ids, received=received_ids)
 
-    def build_step(self, scheduled: list[str], preempted: list[str]) -> Step:
-        """Drains: nothing is told twice."""
+    def build_step(self, scheduled: Iterable[str], preempted: Iterable[str] | None) -> Step:
+        """Drains: nothing is told twice. A step without news is the same object as the one before it."""
+        if not self._batches and not preempted:
+            return self._quiet_step
         batches, self._batches = self._batches, []
-        step = Step(
-            self._step_index, scheduled, preempted, batches, self._epoch, self._is_host_starting
-        )
+        starting = self._is_host_starting
+        gone = sorted(preempted or ())
+        step = Step(self._step_index, list(scheduled), gone, batches, self._epoch, starting)
         self._step_index += 1
         return step
 

@@ -24,6 +24,7 @@ class Batch:
 class Step:
     """One engine step as the scheduler saw it."""
 
+    #: -1: the step tells the connector nothing.
     index: int
     scheduled: list[str]
     preempted: list[str]
@@ -31,6 +32,11 @@ class Step:
     #: What the scheduler half believes of the host: its life (None: there is none), and whether one is coming.
     epoch: str | None
     is_host_starting: bool
+
+    @classmethod
+    def nothing(cls, epoch: str | None, is_host_starting: bool) -> Step:
+        """A step without news. Most are: those that only compute, and those of an engine that only waits."""
+        return cls(-1, [], [], [], epoch, is_host_starting)
 
 
 @dataclass(frozen=True)

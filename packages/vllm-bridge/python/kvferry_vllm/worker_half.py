@@ -82,6 +82,7 @@ class WorkerHalf:
         self._sends: dict[str, float | None] = {}
         self._output = Output()
         self._heard_at = 0.0
+        self._looked_at = 0.0
         self._pinged_at: float | None = None
         #: Totals of this half and of the latest host, for logs and tests.
         self.counters: dict[str, int] = {"hostDeaths": 0, "loadsFailedByHostDeath": 0}
@@ -91,10 +92,14 @@ class WorkerHalf:
         """Of the host that is ready now."""
         return self._facts if self._host is not None and self._host.is_open else None
 
-    @property
-    def news(self) -> HostNews:
+    def news_for(self, step: Step) -> HostNews | None:
+        """What the scheduler half, which made this step, doesn't know of the host; None: it knows all."""
         facts = self.facts
-        return HostNews(facts, is_starting=self._host is not None and facts is None)
+        epoch = None if facts is None else facts.epoch
+        is_starting = facts is None and self._host is not None
+        if step.epoch == epoch and step.is_host_starting == is_starting:
+            return None
+        return HostNews(facts, is_starting)
 
     def start(self) -> HostFacts:
         """Starts the first host and waits until it's ready.
@@ -134,7 +139,7 @@ class WorkerHalf:
 
     def begin_step(self, step: Step, settle: bool = False) -> None:
         """Takes note of what vLLM will wait for, and passes the step on. Again for the same step: nothing."""
-        if step.index == self._begun_step_index:
+        if step.index < 0 or step.index == self._begun_step_index:
             return
         self._begun_step_index = step.index
         live = None if self._facts is None else self._facts.epoch
@@ -146,8 +151,7 @@ class WorkerHalf:
                 events += batch.events
             else:
                 self._disown(batch.events)
-        # An engine that only waits makes thousands of empty steps a second: they carry nothing.
-        if self._host is None or live is None or not (events or step.scheduled or step.preempted):
+        if self._host is None or live is None or not (events or step.preempted):
             return
         self._host.send(
             {"t": "step", "index": step.index, "scheduled": step.scheduled,
@@ -157,14 +161,22 @@ class WorkerHalf:
     def take_output(self) -> Output:
         """Everything that ended since the last call. Watches over the host."""
         host = self._host
-        if host is not None:
+        now = self._now()
+        # With nothing open, a look at the socket now and then is enough to hear of a host's death.
+        if host is not None and (self._is_waiting or now - self._looked_at > limits.QUIET_LOOK_INTERVAL_S):
+            self._looked_at = now
             host.flush()
             for message in host.receive():
                 self._handle(message)
             self._watch(host)
-        self._release_overdue_sends()
+        if self._sends:
+            self._release_overdue_sends()
         output, self._output = self._output, Output()
         return output
+
+    @property
+    def _is_waiting(self) -> bool:
+        return bool(self._loads or self._sends or self._facts is None)
 
     def close(self) -> None:
         """Idempotent. Ends and reaps the host."""
@@ -181,7 +193,7 @@ class WorkerHalf:
             self._host.send({"t": "ping"})
             for message in self._host.wait_for(lambda m: m.get("t") == "pong", self._supervision.answer):
                 self._handle(message)
-        pid = self._host.pid if self._host is not None and self._facts is not None else 0
+        pid = self._host.pid if self._host is not None and self.facts is not None else 0
         return {**self.counters, "hostPid": pid}
 
     # What vLLM waits for

@@ -57,6 +57,9 @@ class Records(unittest.TestCase):
         self.assertEqual(events[2]["blocks"], [[7, 8, 9]])
         self.assertEqual(events[2]["fill"], [8, 9])
         self.assertEqual(self.events(), [], "told twice")
+        quiet = self.half.build_step(["r"], None)
+        self.assertIs(quiet, self.half.build_step(["r"], set()), "a step without news is made once")
+        self.assertEqual(quiet.index, -1)
 
     def test_the_same_question_is_told_once(self) -> None:
         params = consume()

@@ -96,14 +96,23 @@ class WorkerHalfCase(unittest.TestCase):
     def host(self) -> FakeHost:
         return self.hosts[-1]
 
-    def step(self, *events: Event, epoch: str = "life-1", preempted: Any = ()) -> Output:
-        batches = [Batch(epoch, list(events))] if events else []
-        step = Step(self.index, [], list(preempted), batches, epoch, False)
-        self.index += 1
+    def step(
+        self, *events: Event, epoch: str = "life-1", preempted: Any = (), scheduled: Any = ()
+    ) -> Output:
+        step = Step.nothing(epoch, False)
+        if events or preempted:
+            batches = [Batch(epoch, list(events))] if events else []
+            step = Step(self.index, list(scheduled), list(preempted), batches, epoch, False)
+            self.index += 1
         if preempted:
             self.half.settle_preempted(step)
         self.half.begin_step(step)
         return self.half.take_output()
+
+    def is_starting(self) -> bool:
+        news = self.half.news_for(Step.nothing("an older life", False))
+        assert news is not None
+        return news.is_starting
 
     def assert_output(self, output: Output, sent: Any = (), received: Any = (), invalid: Any = ()) -> None:
         actual = (output.sent, output.received, output.invalid_block_ids)
@@ -122,9 +131,12 @@ class Steps(WorkerHalfCase):
         self.assertEqual((facts.epoch, facts.host, facts.port), ("life-1", "127.0.0.1", 5600))
         self.assertNotIn(facts.handoff_key.hex(), repr(facts))
 
-    def test_an_empty_step_sends_nothing(self) -> None:
+    def test_a_step_without_news_sends_nothing(self) -> None:
         self.step()
+        self.step(scheduled=["r"])
         self.assertEqual(len(self.host.sent), 1)
+        self.step(load("r", 4), scheduled=["r"])
+        self.assertEqual(self.host.sent[1]["scheduled"], ["r"])
 
     def test_a_load_is_reported_once(self) -> None:
         self.assert_output(self.step(load("r", 4, 5)))
@@ -207,7 +219,10 @@ class Deaths(WorkerHalfCase):
         self.greeting = [ready("life-2")]
         self.step()
         self.step()
-        self.assertEqual(self.half.news.facts and self.half.news.facts.epoch, "life-2")
+        news = self.half.news_for(Step.nothing("life-1", False))
+        assert news is not None and news.facts is not None
+        self.assertEqual((news.facts.epoch, news.is_starting), ("life-2", False))
+        self.assertIsNone(self.half.news_for(Step.nothing("life-2", False)))
         before = list(self.host.sent)
         output = self.step(load("r", 4), finish("p", delay_free=True), epoch="life-1")
         self.assert_output(output, sent=["p"], received=["r"], invalid=[4])
@@ -223,13 +238,15 @@ class Deaths(WorkerHalfCase):
     def test_restarts_are_limited(self) -> None:
         for count in range(limits.RESTART_COUNT_MAX):
             self.host.die()
+            self.now += limits.QUIET_LOOK_INTERVAL_S + 0.01
             self.step()
             self.assertEqual(len(self.hosts), count + 2)
-            self.assertTrue(self.half.news.is_starting)
+            self.assertTrue(self.is_starting())
         self.host.die()
+        self.now += limits.QUIET_LOOK_INTERVAL_S + 0.01
         self.step()
         self.assertEqual(len(self.hosts), limits.RESTART_COUNT_MAX + 1)
-        self.assertFalse(self.half.news.is_starting)
+        self.assertFalse(self.is_starting())
         self.assert_output(self.step(load("r", 4)), received=["r"], invalid=[4])
 
     def test_restarts_far_apart_are_not_counted_together(self) -> None:
@@ -259,6 +276,15 @@ class Deaths(WorkerHalfCase):
             self.host.inbox.append({"t": "pong", "counters": {}})
             self.step()
         self.assertFalse(self.host.is_killed)
+
+    def test_the_death_of_a_host_of_which_nothing_is_expected(self) -> None:
+        self.step()
+        self.host.die()
+        self.step()
+        self.assertEqual(len(self.hosts), 1, "it's looked at now and then only")
+        self.now += limits.QUIET_LOOK_INTERVAL_S + 0.01
+        self.step()
+        self.assertEqual(len(self.hosts), 2)
 
     def test_an_idle_host_is_not_asked(self) -> None:
         self.now += 1_000

@@ -31,13 +31,23 @@ class Answer:
 class Engine:
     """The parent's handle of one engine."""
 
-    def __init__(self, name: str, model: str, log_dir: Path, connector: Params | None, **args: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        model: str,
+        log_dir: Path,
+        connector: Params | None,
+        in_process: bool = True,
+        **args: Any,
+    ) -> None:
         self.name = name
         self.log = log_dir / f"{name}.log"
         self._conn, theirs = _fork.Pipe()
         self._answers: dict[str, Answer] = {}
+        settings = (name, model, connector, in_process, args)
+        # A daemon may have no children, and an engine of several processes has some.
         self._process = _fork.Process(
-            target=_serve, args=(theirs, name, model, self.log, connector, args), daemon=True
+            target=_serve, args=(theirs, self.log, *settings), daemon=in_process
         )
         self._process.start()
         theirs.close()
@@ -122,15 +132,13 @@ class Engine:
             raise RuntimeError(f"{self.name} died") from None
 
 
-def _serve(
-    conn: Connection, name: str, model: str, log: Path, connector: Params | None, args: Params
-) -> None:
+def _serve(conn: Connection, log: Path, *settings: Any) -> None:
     with open(log, "ab", buffering=0) as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        _serve_engine(conn, name, model, connector, args)
+        _serve_engine(conn, *settings)
     except EOFError:
         os._exit(1)  # the parent is gone; the host ends with this process
     except BaseException as error:  # the parent must hear of it, whatever it is
@@ -141,9 +149,16 @@ def _serve(
 
 
 def _serve_engine(
-    conn: Connection, name: str, model: str, connector: Params | None, args: Params
+    conn: Connection,
+    name: str,
+    model: str,
+    connector: Params | None,
+    in_process: bool,
+    args: Params,
 ) -> None:
-    from vllm import EngineArgs, SamplingParams
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0" if in_process else "1"
+    os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "fork"
+    from vllm import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 
     settings: Params = dict(
@@ -158,37 +173,61 @@ def _serve_engine(
             **connector,
         )
     engine = LLMEngine.from_engine_args(EngineArgs(model, **{**settings, **args}))
-    core = engine.engine_core.engine_core
-    scheduler = core.scheduler
     conn.send(("ready", None))
-    while True:
-        is_busy = engine.has_unfinished_requests() or scheduler.has_requests()
-        while conn.poll(0 if is_busy else 0.02):
-            message = conn.recv()
-            if message is None:
-                core.shutdown()
-                os._exit(0)
-            if message[0] == "submit":
-                _, request_id, prompt, count, params = message
-                sampling = SamplingParams(
-                    temperature=0, max_tokens=count, ignore_eos=True,
-                    extra_args={"kv_transfer_params": params} if params else None,
-                )  # fmt: skip
-                engine.add_request(request_id, prompt, sampling)
-            elif message[0] == "abort":
-                engine.abort_request([message[1]], internal=False)
+    _Loop(conn, engine, in_process).run()
+
+
+class _Loop:
+    """Commands in, steps while there is something to do, ends out."""
+
+    def __init__(self, conn: Connection, engine: Any, in_process: bool) -> None:
+        self._conn = conn
+        self._engine = engine
+        #: None when it lives in another process, which then steps by itself.
+        self._scheduler = engine.engine_core.engine_core.scheduler if in_process else None
+
+    def run(self) -> None:
+        while True:
+            is_busy = self._is_busy()
+            while self._conn.poll(0 if is_busy else 0.02):
+                self._obey(self._conn.recv())
+                is_busy = True
+            if not self._is_busy():
+                continue
+            for output in self._engine.step():
+                if output.finished:
+                    first = output.outputs[0]
+                    ended = (list(first.token_ids), output.kv_transfer_params, first.finish_reason)
+                    self._conn.send(("end", (output.request_id, *ended)))
+            if self._scheduler is not None and not self._scheduler.running:
+                time.sleep(0.0003)  # only transfers are left; two cores are shared by all of us
+
+    def _is_busy(self) -> bool:
+        scheduler = self._scheduler
+        has_more = scheduler is not None and scheduler.has_requests()
+        return has_more or self._engine.has_unfinished_requests()
+
+    def _obey(self, message: Any) -> None:
+        from vllm import SamplingParams
+
+        if message is None:
+            if self._scheduler is None:
+                self._engine.engine_core.shutdown()
             else:
-                conn.send((message[0], _look(message[0], scheduler)))
-            is_busy = True
-        if not is_busy:
-            continue
-        for output in engine.step():
-            if output.finished:
-                first = output.outputs[0]
-                ended = (list(first.token_ids), output.kv_transfer_params, first.finish_reason)
-                conn.send(("end", (output.request_id, *ended)))
-        if not scheduler.running:
-            time.sleep(0.0003)  # only transfers are left; two cores are shared by all of us
+                self._engine.engine_core.engine_core.shutdown()
+            os._exit(0)
+        command = message[0]
+        if command == "submit":
+            _, request_id, prompt, count, params = message
+            sampling = SamplingParams(
+                temperature=0, max_tokens=count, ignore_eos=True,
+                extra_args={"kv_transfer_params": params} if params else None,
+            )  # fmt: skip
+            self._engine.add_request(request_id, prompt, sampling)
+        elif command == "abort":
+            self._engine.abort_request([message[1]], internal=False)
+        else:
+            self._conn.send((command, _look(command, self._scheduler)))
 
 
 def _look(command: str, scheduler: Any) -> Any:

@@ -40,22 +40,19 @@ def with_faults(checks: Checks, model: str, logs: Path, expected: dict[str, list
 
     files = set(os.listdir("/dev/shm"))
     os.environ["UCX_TLS"] = "tcp"
-    options = {"leaseDurationMs": LEASE_MS}
-
-    def connector(role: str, policy: str) -> Params:
-        # A stopped host of P's must live for as long as a test wants.
-        answer_ms = 60_000 if role == "kv_producer" else 1_500
+    def start(name: str, role: str, policy: str, answer_ms: int = 60_000) -> Engine:
+        """A stopped host of P's must live for as long as a test wants."""
         # Over TCP, UCX ends a producer's host when its reader dies in the middle: that is often here.
         bridge = {"answerTimeoutMs": answer_ms, "restartCountMax": 20}
-        extra = {"options": options, "bridge": bridge}
-        return dict(kv_role=role, kv_load_failure_policy=policy, kv_connector_extra_config=extra)
-
-    def start(name: str, role: str, policy: str) -> Engine:
-        return Engine(name, model, logs, connector(role, policy), block_size=32, enable_prefix_caching=False)
+        extra = {"options": {"leaseDurationMs": LEASE_MS}, "bridge": bridge}
+        connector = dict(
+            kv_role=role, kv_load_failure_policy=policy, kv_connector_extra_config=extra
+        )
+        return Engine(name, model, logs, connector, block_size=32, enable_prefix_caching=False)
 
     producer = start("fault-p", "kv_producer", "recompute")
     failing = start("fault-d-fail", "kv_consumer", "fail")
-    consumer = start("fault-d", "kv_consumer", "recompute")
+    consumer = start("fault-d", "kv_consumer", "recompute", answer_ms=4_000)
     try:
         for engine in (producer, failing, consumer):
             engine.wait_ready()
@@ -75,6 +72,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     import_vllm()
     import scenarios_equal
+    import scenarios_processes
 
     model = sys.argv[1]
     logs = Path(tempfile.mkdtemp(prefix="kvferry-vllm-"))
@@ -88,6 +86,12 @@ def main() -> int:
 
             with checks.check(f"block size {block_size}: the engines start and end"):
                 scenarios_equal.equal_texts(checks, start, block_size, expected)
+        with checks.check("the engines of several processes start and end"):
+
+            def start_processes(name: str, connector: Params, **args: object) -> Engine:
+                return Engine(name, model, logs, connector, **args)
+
+            scenarios_processes.two_processes(checks, start_processes, expected)
         with checks.check("the engines with faults start and end"):
             with_faults(checks, model, logs, expected)
     finally:

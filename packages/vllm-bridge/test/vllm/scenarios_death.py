@@ -22,6 +22,7 @@ LENGTH = 700
 
 def _host_pid(engine: Engine) -> int:
     """Of a host that is ready. Over TCP, UCX may end a producer's host whose reader died; it comes back."""
+    engine.ask(new_id("x"), "x", 1)  # an idle engine hears of nothing
     engine.wait_until("a host is ready", lambda: engine.call("describe")["hostPid"] != 0)
     return int(engine.call("describe")["hostPid"])
 

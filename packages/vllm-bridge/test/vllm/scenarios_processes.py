@@ -1,0 +1,62 @@
+"""The form in which vLLM serves: scheduler half and worker half in two processes, steps and news pickled."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Callable
+
+from checks import Checks, equal
+from engines import Engine
+from router import disaggregated, prompt_of
+
+LENGTHS = (20, 321, 1400)
+
+
+def two_processes(checks: Checks, start: Callable[..., Engine], expected: dict[str, list[int]]) -> None:
+    """One engine in this form (each of its processes imports vLLM anew), as producer and as consumer."""
+    apart = start("apart", {"kv_role": "kv_both"}, in_process=False, block_size=32)
+    other = start("other", {"kv_role": "kv_both"}, block_size=32)
+    engines = (apart, other)
+    try:
+        for engine in engines:
+            engine.wait_ready()
+        for producer, consumer in (engines, engines[::-1]):
+            for length in LENGTHS:
+                prompt = prompt_of(length)
+                about = f"halves in two processes: from {producer.name} to {consumer.name}, {length} tokens"
+                with checks.check(about, engines):
+                    answer = disaggregated(producer, consumer, prompt)
+                    equal(answer.tokens, expected[prompt], "tokens")
+        with checks.check("halves in two processes: its host ends with it", engines):
+            hosts = _hosts_under(apart.pid)
+            equal(len(hosts), 1, "hosts")
+            equal(other.call("describe")["loadsDone"], len(LENGTHS), "loads of the other engine")
+            equal(apart.stop(), 0, "exit status")
+            deadline = time.monotonic() + 10
+            while Path(f"/proc/{hosts[0]}").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            equal(Path(f"/proc/{hosts[0]}").exists(), False, "the host lives")
+    finally:
+        for engine in engines:
+            engine.stop()
+
+
+def _hosts_under(pid: int) -> list[int]:
+    """Host processes among all descendants of a process."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                stat = Path(f"/proc/{entry}/stat").read_text()
+            except OSError:
+                continue
+            children.setdefault(int(stat.rsplit(")", 1)[1].split()[1]), []).append(int(entry))
+    found, open_pids = [], [pid]
+    while open_pids:
+        for child in children.get(open_pids.pop(), []):
+            open_pids.append(child)
+            if b"kvferry-vllm-host" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(child)
+    return found
