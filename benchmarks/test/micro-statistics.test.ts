@@ -12,6 +12,7 @@ import {
   spreadOf,
   throughputBar,
 } from '../src/micro/pair-statistics.ts'
+import { skippedPython } from '../src/micro/python-case.ts'
 import type { MicroResult } from '../src/micro/result.ts'
 import { renderMicro } from '../src/micro/table.ts'
 
@@ -104,6 +105,14 @@ const result: MicroResult = {
       share: 0.0251,
       bar: onlyReported('r', 0.0251),
     },
+    skippedPython('no Python was named'),
+    {
+      ...skippedPython(''),
+      skipped: null,
+      oursUs: us,
+      pythonUs: createDistribution([71.5]),
+      bar: atMost('r', 0.28, 1 / 3),
+    },
   ],
   verdict: { ok: false, failures: ['post: 31 (bar: 30)'] },
 }
@@ -125,7 +134,19 @@ describe('micro result', () => {
 
   it('is shown with its numbers and verdicts', () => {
     const text = renderMicro(result)
-    for (const part of ['cma', '0.970', '0.940', 'pass', 'FAIL', '20.0 µs', '2.51 %', 'post: 31']) {
+    for (const part of [
+      'cma',
+      '0.970',
+      '0.940',
+      'pass',
+      'FAIL',
+      '20.0 µs',
+      '2.51 %',
+      'post: 31',
+      '71.5',
+      '0.280',
+      'no Python was named',
+    ]) {
       expect(text).toContain(part)
     }
   })

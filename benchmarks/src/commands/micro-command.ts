@@ -13,6 +13,7 @@ import { UsageError } from '../usage-error.ts'
 interface MicroFlags {
   readonly agent?: boolean
   readonly pairs: string
+  readonly python?: string
   readonly json?: string
 }
 
@@ -36,7 +37,12 @@ async function measure(flags: MicroFlags, io: CommandIo): Promise<number> {
   const { renderMicro } = await import('../micro/table.ts')
   const progress = createProgress(io.stderr)
   try {
-    const result = await runMicroAgent({ pairs, progress, signal: io.signal })
+    const result = await runMicroAgent({
+      pairs,
+      progress,
+      signal: io.signal,
+      python: flags.python,
+    })
     progress.end()
     assertMatchesSchema('micro', result)
     if (flags.json !== undefined) writeResult(flags.json, result, io.stdout)
@@ -59,6 +65,10 @@ export function addMicroCommand(
     .description('measure one part alone, against the plainest code that does the same')
     .option('--agent', 'the NIXL agent against a bare loop over the C API')
     .option('--pairs <n>', 'interleaved pairs per throughput case', String(micro.pairCount))
+    .option(
+      '--python <interpreter>',
+      "also compare with NIXL's bindings in this Python (with numpy)",
+    )
     .option('--json <file>', 'write the result there; - = stdout, and nothing else')
     .addHelpText('after', example)
     .action(async (flags: MicroFlags) => finish(await measure(flags, io)))

@@ -14,10 +14,19 @@ import {
   type ThroughputSides,
 } from './cases.ts'
 import { buildBareLoop, Participants, sharedVariables } from './participants.ts'
-import type { MicroCase, MicroResult, ThroughputCase } from './result.ts'
+import { measurePython, skippedPython } from './python-case.ts'
+import type {
+  DistributionCase,
+  MicroCase,
+  MicroResult,
+  PythonCase,
+  ThroughputCase,
+} from './result.ts'
 import { micro } from './settings.ts'
 
 export interface MicroAgentOptions {
+  /** Interpreter with NIXL's Python bindings and numpy; without it that case is skipped. */
+  readonly python?: string | undefined
   /** Per throughput case; the bar wants at least 200. Default 200. */
   readonly pairs?: number
   readonly progress?: Progress
@@ -39,7 +48,7 @@ export async function runMicroAgent(options: MicroAgentOptions = {}): Promise<Mi
   const bareLoop = await buildBareLoop()
   const participants = new Participants({ libraryPath: available.path, bareLoop, signal })
   try {
-    return await measure(participants, pairs, progress)
+    return await measure(participants, pairs, progress, options.python)
   } finally {
     await participants.stop()
   }
@@ -49,6 +58,7 @@ async function measure(
   participants: Participants,
   pairs: number,
   progress: Progress,
+  interpreter: string | undefined,
 ): Promise<MicroResult> {
   // Alone on the machine: other processes' polling must not be in these.
   progress.phase('idle and polling cost')
@@ -74,9 +84,26 @@ async function measure(
   progress.phase('verifying bytes')
   await verifySides([sides.bare, sides.bareAgain, sides.ours], Math.max(...micro.depths))
   progress.phase('cost of posting')
-  const postCases = await measurePost(sides.ours)
+  const [atWork, asleep] = await measurePost(sides.ours)
+  const pythonCase = await comparePython(participants, interpreter, atWork, progress)
   const transports = await sides.ours.initiator.request('transports')
-  return assemble([...throughputCases, ...postCases, ...cpuCases, callbackCase], pairs, transports)
+  return assemble(
+    [...throughputCases, atWork, asleep, pythonCase, ...cpuCases, callbackCase],
+    pairs,
+    transports,
+  )
+}
+
+async function comparePython(
+  participants: Participants,
+  interpreter: string | undefined,
+  ours: DistributionCase,
+  progress: Progress,
+): Promise<PythonCase> {
+  if (interpreter === undefined) return skippedPython('no --python PYTHON with the nixl package')
+  progress.phase('cost of posting from Python')
+  const python = await participants.python(interpreter)
+  return measurePython(python.process, ours)
 }
 
 function assemble(

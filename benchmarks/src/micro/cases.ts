@@ -88,7 +88,10 @@ export async function verifySides(sides: readonly Side[], depthMax: number): Pro
   for (const { initiator } of sides) await initiator.request(`verify ${blocks}`)
 }
 
-export async function measurePost({ initiator }: Side): Promise<DistributionCase[]> {
+/** Posts that find the agent at work, and those that find it asleep. */
+export async function measurePost({
+  initiator,
+}: Side): Promise<[atWork: DistributionCase, asleep: DistributionCase]> {
   const { burstCount, burstLength, descriptorCount, p50UsMax } = micro.post
   const times = numbers(await initiator.request(`post ${burstCount} ${burstLength}`)).map(toUs)
   const busy = createDistribution(times.filter((_, i) => i % burstLength !== 0))

@@ -67,6 +67,16 @@ export class Participants {
     })
   }
 
+  /** NIXL's own bindings in `interpreter`. @throws Error with what it lacks. */
+  async python(interpreter: string, flags: readonly string[] = []) {
+    const script = join(packageRoot, 'python', 'prepped_post.py')
+    const { descriptorCount, descriptorSizeBytes } = micro.post
+    const sizes = [descriptorCount, descriptorSizeBytes].map(String)
+    return this.#start('python', interpreter, [...flags, script, 'python', ...sizes], {
+      UCX_LOG_FILE: '/dev/null',
+    })
+  }
+
   /** Initiator and target of one kind, connected and wired up. */
   async side(kind: 'bare' | 'ours', name: string): Promise<Side> {
     const start = (role: string) => this[kind](`${name}-${role}`)

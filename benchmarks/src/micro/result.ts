@@ -46,7 +46,19 @@ export interface CpuCase {
   readonly bar: Bar
 }
 
-export type MicroCase = ThroughputCase | DistributionCase | CpuCase
+/** Our post against the same transfer made through NIXL's Python bindings, where a Python was named. */
+export interface PythonCase {
+  readonly kind: 'python-bindings'
+  readonly label: string
+  /** Why it was not measured; null when it was. The distributions are null then. */
+  readonly skipped: string | null
+  readonly oursUs: Distribution | null
+  readonly pythonUs: Distribution | null
+  /** Its value: median of ours over median of Python's. */
+  readonly bar: Bar
+}
+
+export type MicroCase = ThroughputCase | DistributionCase | CpuCase | PythonCase
 
 export interface MicroResult {
   readonly schema: 'kvferry.micro/1'

@@ -47,6 +47,12 @@ function costRow(each: Exclude<MicroCase, ThroughputCase>): string[] {
     const limit = each.bar.limit === null ? '–' : percent(each.bar.limit)
     return [each.label, percent(each.share), '–', '–', limit, verdict]
   }
+  if (each.kind === 'python-bindings') {
+    if (each.skipped !== null) return [each.label, 'skipped', '–', '–', '–', '–']
+    const limit = each.bar.limit === null ? '–' : show(each.bar.limit, 3)
+    const medians = `${show(each.oursUs?.p50 ?? null)} / ${show(each.pythonUs?.p50 ?? null)} µs`
+    return [each.label, show(each.bar.value, 3), medians, '–', limit, verdict]
+  }
   const { p50, p99, max } = each.us
   const limit = each.bar.limit === null ? '–' : `${each.bar.limit} µs`
   return [each.label, `${show(p50)} µs`, `${show(p99)} µs`, `${show(max)} µs`, limit, verdict]
@@ -64,6 +70,11 @@ export function renderMicro(result: MicroResult): string {
     `agent against a bare loop over NIXL ${environment.nixl ?? '?'}, over ${environment.transports.join(', ') || 'an unknown transport'}; ${workload.pairs} interleaved pairs a row, medians`,
     throughputTable(throughput),
     costs.toString(),
+    ...result.cases.flatMap((each) =>
+      each.kind === 'python-bindings' && each.skipped !== null
+        ? [`skipped: ${each.label}: ${each.skipped}`]
+        : [],
+    ),
     verdict.ok
       ? 'all bars held'
       : `bars missed:\n${verdict.failures.map((f) => `  ${f}`).join('\n')}`,
