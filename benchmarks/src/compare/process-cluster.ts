@@ -36,6 +36,7 @@ function engineFlags(spec: ClusterSpec, options: ProcessClusterOptions): string[
   const { shape } = spec
   return [
     '--port=0',
+    '--stop-on-stdin-end',
     `--model=${shape.model}`,
     `--kv-scale=${shape.kvScale}`,
     `--block-size=${shape.blockTokens}`,
@@ -109,7 +110,7 @@ function startRouter(launch: Launch, prefill: string, decode: string): Promise<T
   return launch.group.start({
     name: 'router',
     script: launch.options.routerBin ?? installedBin('@kvferry/router', 'kvferry-router'),
-    args: ['--port=0', '--prefill', prefill, '--decode', decode],
+    args: ['--port=0', '--stop-on-stdin-end', '--prefill', prefill, '--decode', decode],
     logFile: logFileOf(launch, 'router'),
   })
 }

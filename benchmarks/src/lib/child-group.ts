@@ -80,9 +80,12 @@ function describeTail(member: Member): string {
 
 function spawnMember(options: ChildOptions): Member {
   const child = spawn(process.execPath, [options.script, ...options.args], {
-    stdio: ['ignore', 'pipe', 'pipe'],
+    // Never written to: its end tells a child started with --stop-on-stdin-end that this process is gone,
+    // also when it was killed and could end nobody.
+    stdio: ['pipe', 'pipe', 'pipe'],
     env: { ...process.env, ...options.env },
   })
+  child.stdin.on('error', () => {})
   living.add(child)
   if (!hasExitHook) {
     hasExitHook = true

@@ -71,7 +71,7 @@ function resolveRole(options: EngineSettingOptions): ConnectorRole {
   const fileRole = fileWord === undefined ? null : roleOf('config role', fileWord)
   const flagRole = options.role === undefined ? null : roleOf('role', options.role)
   if (fileRole !== null && flagRole !== null && fileRole !== flagRole) {
-    const remedy = `the configuration file says ${fileRole}; make them equal or name one only`
+    const remedy = `the configuration file says role: ${String(fileWord)}; make them equal or name one only`
     throw configError('role', show(options.role), remedy)
   }
   return flagRole ?? fileRole ?? 'both'

@@ -23,8 +23,16 @@ export const engineLimits = {
   blockCountMax: 1_048_576,
   blockTokensMax: 1_024,
   maxNumSeqsMax: 1_024,
-  /** How long a graceful end waits for open requests, and again for open transfers. */
+  /** From the order to stop to the end of everything: requests, leases, transfers, memory. */
   shutdownDeadlineMs: 5_000,
+  /** The part of it that open requests get before they are aborted; the rest is for what they leave behind. */
+  shutdownRequestShare: 0.6,
+  /** Of what is left then, for leases and transfers; the rest for connections and memory. */
+  shutdownConnectorShare: 0.8,
+  /** What each part gets to close, also when the deadline has passed. */
+  closeGraceMs: 100,
+  /** The core's thread is ended by force this long after its deadline. */
+  terminateAfterMs: 1_000,
   /** How long the start of an engine (addon, memory, registration, listening) may take. */
   startDeadlineMs: 60_000,
   /** How long one question to the core thread (stats, metrics, debug) may take; a step is shorter. */

@@ -4,7 +4,7 @@
  */
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { ConnectorError } from '@kvferry/connector-api'
-import { logLevels, readConfigFile, type LogLevel } from '@kvferry/runtime'
+import { describeUsage, logLevels, readConfigFile, type LogLevel } from '@kvferry/runtime'
 import { modelNames } from './model-presets.ts'
 import { startEngine, type EngineOptions, type RunningEngine } from './start-engine.ts'
 
@@ -32,6 +32,8 @@ interface Flags {
   option?: Record<string, unknown>
   agent: 'nixl' | 'memory'
   debugEndpoints: boolean
+  shutdownDeadline?: number
+  stopOnStdinEnd: boolean
   logLevel: LogLevel
 }
 
@@ -104,10 +106,13 @@ function parseFlags(argv: readonly string[], host: CliHost): Flags {
     .option('--tp <n>', 'tensor-parallel size: ranks that share the heads', integer)
     .addOption(choice('--agent <kind>', 'what moves KV', ['nixl', 'memory']).default('nixl'))
     .option('--debug-endpoints', 'serve /kvferry/v1/debug', false)
+    .option('--shutdown-deadline <ms>', 'from the order to stop to the end (default 5000)', integer)
+    .option('--stop-on-stdin-end', 'stop when standard input ends: a parent that is gone', false)
     .addOption(choice('--log-level <level>', 'lowest level written', logLevels).default('info'))
     .addHelpText('after', example)
     .exitOverride()
-    .configureOutput({ writeOut: host.writeOut, writeErr: host.writeError })
+    // Its complaints are printed below, after the name of the program.
+    .configureOutput({ writeOut: host.writeOut, outputError: () => {} })
   program.parse(argv, { from: 'user' })
   return program.opts<Flags>()
 }
@@ -138,8 +143,8 @@ async function toOptions(flags: Flags): Promise<EngineOptions> {
 export interface CliHost {
   writeOut(text: string): void
   writeError(text: string): void
-  /** Calls back when the process is asked to stop. */
-  onStop(listener: () => void): void
+  /** Calls back when the process is asked to stop; with `stdinEnd`, also when standard input ends. */
+  onStop(listener: () => void, options: { readonly stdinEnd: boolean }): void
 }
 
 /** Wrong usage, as opposed to a machine on which right usage fails. */
@@ -148,6 +153,16 @@ const usageCodes: readonly string[] = [
   'ERR_KV_UNSUPPORTED',
   'ERR_KV_CONNECTOR_NOT_INSTALLED',
 ]
+
+/** Says why the engine doesn't run; the exit code. */
+function refuse(error: unknown, host: CliHost): number {
+  if (error instanceof CommanderError && error.exitCode === 0) return 0
+  const isWrongUsage = error instanceof CommanderError
+  const text = error instanceof Error ? error.message : String(error)
+  host.writeError(`kvferry-engine: ${isWrongUsage ? describeUsage(error) : text}\n`)
+  if (isWrongUsage) return 2
+  return ConnectorError.isInstance(error) && usageCodes.includes(error.code) ? 2 : 1
+}
 
 /**
  * Runs until asked to stop. Resolves with the exit code: 0 after a clean end or `--help`, 2 for wrong
@@ -159,18 +174,20 @@ export async function runCli(argv: readonly string[], host: CliHost): Promise<nu
     onBroken = () => resolve('broken')
   })
   let engine: RunningEngine
+  let flags: Flags
   try {
-    const options = await toOptions(parseFlags(argv, host))
-    engine = await startEngine({ ...options, onFatal: () => onBroken() })
+    flags = parseFlags(argv, host)
+    engine = await startEngine({ ...(await toOptions(flags)), onFatal: () => onBroken() })
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2
-    host.writeError(`kvferry-engine: ${error instanceof Error ? error.message : String(error)}\n`)
-    return ConnectorError.isInstance(error) && usageCodes.includes(error.code) ? 2 : 1
+    return refuse(error, host)
   }
-  const stopped = new Promise<'stopped'>((resolve) => host.onStop(() => resolve('stopped')))
+  const stopped = new Promise<'stopped'>((resolve) => {
+    host.onStop(() => resolve('stopped'), { stdinEnd: flags.stopOnStdinEnd })
+  })
   const { engineId, url } = engine
   host.writeOut(`${JSON.stringify({ event: 'ready', url, engineId, pid: process.pid })}\n`)
   const reason = await Promise.race([stopped, broken])
-  await engine.close()
+  const { shutdownDeadline: deadlineMs } = flags
+  await engine.close(deadlineMs === undefined ? {} : { deadlineMs })
   return reason === 'stopped' ? 0 : 1
 }

@@ -42,13 +42,17 @@ export interface EngineOptions extends EngineSettingOptions {
 export interface RunningEngine {
   readonly url: string
   readonly engineId: string
-  /** Lets open requests end up to the deadline, then aborts them; releases everything. Idempotent. */
+  /**
+   * Lets open requests and leases end, aborts what is left, releases everything. `deadlineMs` is for all of
+   * it, from the call to the end. Idempotent.
+   */
   close(options?: { readonly deadlineMs?: number }): Promise<void>
 }
 
 /**
  * @throws ConnectorError ERR_KV_CONFIG, ERR_KV_UNSUPPORTED, ERR_KV_CONNECTOR_NOT_INSTALLED,
- *   ERR_NIXL_UNAVAILABLE, ERR_NIXL, ERR_KV_LIMIT, ERR_KV_DEADLINE; Error EADDRINUSE and the like.
+ *   ERR_NIXL_UNAVAILABLE, ERR_NIXL, ERR_KV_LIMIT, ERR_KV_DEADLINE. An address that can't be bound is
+ *   ERR_KV_CONFIG.
  */
 export async function startEngine(options: EngineOptions = {}): Promise<RunningEngine> {
   const random = createSystemRandom()
@@ -81,11 +85,26 @@ export async function startEngine(options: EngineOptions = {}): Promise<RunningE
     return closing
   }
   try {
-    const url = await app.listen({ host: options.host ?? '127.0.0.1', port: options.port ?? 0 })
+    const url = await listen(app, options.host ?? '127.0.0.1', options.port ?? 0)
     logger.info('engine ready', { url, role: config.settings.role, model: core.peer.model })
     return { url, engineId: config.engineId, close }
   } catch (error) {
     await close({ deadlineMs: 0 })
+    throw error
+  }
+}
+
+async function listen(app: FastifyInstance, host: string, port: number): Promise<string> {
+  try {
+    return await app.listen({ host, port })
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'EADDRINUSE' || code === 'EACCES') {
+      throw configError('port', `${port}`, `choose another port, or 0 for any free one (${code})`)
+    }
+    const isAddress = code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND' || code === 'EAI_AGAIN'
+    if (isAddress)
+      throw configError('host', `"${host}"`, `use an address of this machine (${code})`)
     throw error
   }
 }
@@ -119,10 +138,12 @@ async function closeAll(parts: {
   readonly deadlineMs: number
 }): Promise<void> {
   const { app, clock, core, deadlineMs, requests } = parts
+  const startedAt = clock.now()
   requests.beginEnd()
   await core.close({ deadlineMs })
   // All answers are written; a caller that doesn't read them must not keep the engine alive.
-  const timer = clock.after(engineLimits.shutdownDeadlineMs, () => app.server.closeAllConnections())
+  const leftMs = Math.max(engineLimits.closeGraceMs, deadlineMs - (clock.now() - startedAt))
+  const timer = clock.after(leftMs, () => app.server.closeAllConnections())
   await app.close()
   timer.stop()
 }

@@ -60,7 +60,9 @@ describe('engine options', () => {
     expect(resolve({ config, role: 'decode' }).settings.role).toBe('consumer')
     expect(refusal({ config, role: 'prefill' })).toMatchObject({
       code: 'ERR_KV_CONFIG',
-      message: expect.stringContaining('the configuration file says consumer') as string,
+      message: expect.stringContaining(
+        'role is "prefill": the configuration file says role: consumer',
+      ) as string,
     })
   })
 

@@ -1,6 +1,11 @@
 /** The command's contract with scripts: exit codes, one clear line, help with an example. */
+import { once } from 'node:events'
+import { createServer, type AddressInfo } from 'node:net'
 import { describe, expect, it } from 'vitest'
+import { startEngine } from '../src/index.ts'
 import { runCli } from '../src/run-cli.ts'
+import { inlineOptions } from './support/pair.ts'
+import { createFabric } from './support/test-core.ts'
 
 async function run(...argv: string[]) {
   let out = ''
@@ -16,6 +21,22 @@ async function run(...argv: string[]) {
   })
   return { code, out, err }
 }
+
+describe('a port that is taken', () => {
+  it('is named, with exit code 2', async () => {
+    const server = createServer().listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    try {
+      await expect(startEngine({ ...inlineOptions(createFabric()), port })).rejects.toMatchObject({
+        code: 'ERR_KV_CONFIG',
+        message: `port is ${port}: choose another port, or 0 for any free one (EADDRINUSE)`,
+      })
+    } finally {
+      server.close()
+    }
+  })
+})
 
 describe('kvferry-engine', () => {
   it('explains itself with an example', async () => {
@@ -40,6 +61,7 @@ describe('kvferry-engine', () => {
       const { code, out, err } = await run(...argv)
       expect(code).toBe(2)
       expect(err).toMatch(message)
+      expect(err).toMatch(/^kvferry-engine: [^\n]+\n$/)
       expect(out).toBe('')
     })
   }

@@ -4,7 +4,7 @@
  */
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { ConnectorError, type Logger } from '@kvferry/connector-api'
-import { logLevels, readConfigFile, type LogLevel } from '@kvferry/runtime'
+import { describeUsage, logLevels, readConfigFile, type LogLevel } from '@kvferry/runtime'
 import type { RouterConfig } from './options.ts'
 import { startRouter, type RunningRouter } from './start-router.ts'
 
@@ -18,6 +18,7 @@ interface Flags {
   prefillEngineId?: string[]
   prefillSideChannel?: string[]
   prefillTp?: number[]
+  stopOnStdinEnd: boolean
   logLevel: LogLevel
 }
 
@@ -46,10 +47,12 @@ function parseFlags(argv: readonly string[], host: CliHost): Flags {
     .option('--prefill-engine-id <id...>', 'engine id that each prefill engine must report')
     .option('--prefill-side-channel <host:port...>', 'where decode reaches each prefill engine')
     .option('--prefill-tp <n...>', 'tensor-parallel size of each prefill engine', integers)
+    .option('--stop-on-stdin-end', 'stop when standard input ends: a parent that is gone', false)
     .addOption(new Option('--log-level <level>').choices(logLevels).default('info'))
     .addHelpText('after', example)
     .exitOverride()
-    .configureOutput({ writeOut: host.writeOut, writeErr: host.writeError })
+    // Its complaints are printed below, after the name of the program.
+    .configureOutput({ writeOut: host.writeOut, outputError: () => {} })
   program.parse(argv, { from: 'user' })
   return program.opts<Flags>()
 }
@@ -89,8 +92,8 @@ export interface CliHost {
   writeOut(text: string): void
   writeError(text: string): void
   createLogger(level: LogLevel): Logger
-  /** Calls back when the process is asked to stop, with what asked. */
-  onStop(listener: (signal: string) => void): void
+  /** Calls back when the process is asked to stop; with `stdinEnd`, also when standard input ends. */
+  onStop(listener: () => void, options: { readonly stdinEnd: boolean }): void
 }
 
 /**
@@ -99,17 +102,21 @@ export interface CliHost {
  */
 export async function runCli(argv: readonly string[], host: CliHost): Promise<number> {
   let router: RunningRouter
+  let flags: Flags
   try {
-    const flags = parseFlags(argv, host)
+    flags = parseFlags(argv, host)
     const logger = host.createLogger(flags.logLevel)
     router = await startRouter(await readConfig(flags), { logger })
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2
-    if (!ConnectorError.isInstance(error)) throw error
-    host.writeError(`kvferry-router: ${error.message}\n`)
+    if (error instanceof CommanderError && error.exitCode === 0) return 0
+    if (!(error instanceof CommanderError) && !ConnectorError.isInstance(error)) throw error
+    const text = error instanceof CommanderError ? describeUsage(error) : error.message
+    host.writeError(`kvferry-router: ${text}\n`)
     return 2
   }
-  const stopped = new Promise<void>((resolve) => host.onStop(() => resolve()))
+  const stopped = new Promise<void>((resolve) => {
+    host.onStop(() => resolve(), { stdinEnd: flags.stopOnStdinEnd })
+  })
   const ready = { event: 'ready', url: router.url, engineId: null, pid: process.pid }
   host.writeOut(`${JSON.stringify(ready)}\n`)
   await stopped

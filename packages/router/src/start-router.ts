@@ -3,8 +3,8 @@
  * knows all parts. Called by the command line, by tests and by the harness.
  */
 import type { AddressInfo } from 'node:net'
-import { ConnectorError, type Clock, type Logger, type Random } from '@kvferry/connector-api'
-import { createLogger, createSystemClock, createSystemRandom } from '@kvferry/runtime'
+import type { Clock, Logger, Random } from '@kvferry/connector-api'
+import { configError, createLogger, createSystemClock, createSystemRandom } from '@kvferry/runtime'
 import { CompletionHandler } from './completion-handler.ts'
 import { EngineClient } from './engine-client.ts'
 import { EnginePoller } from './engine-poller.ts'
@@ -117,15 +117,13 @@ async function listen(
   try {
     await app.listen({ host, port })
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause)
-    const remedy = 'choose a free port and an address of this machine'
-    const value = `${host}:${port}`
-    throw new ConnectorError(
-      'ERR_KV_CONFIG',
-      `cannot listen on ${value}: ${reason}`,
-      { field: 'port', value, remedy },
-      { cause },
-    )
+    const { code } = cause as NodeJS.ErrnoException
+    const isPort = code === 'EADDRINUSE' || code === 'EACCES'
+    const remedy = isPort
+      ? `choose another port, or 0 for any free one (${code})`
+      : `use an address of this machine (${code ?? String(cause)})`
+    const problem = { field: isPort ? 'port' : 'host', value: `${host}:${port}`, remedy }
+    throw configError([problem], { cause })
   }
   const address = app.server.address() as AddressInfo
   const shownHost = address.family === 'IPv6' ? `[${address.address}]` : address.address

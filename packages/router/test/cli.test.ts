@@ -29,7 +29,7 @@ function run(...argv: string[]): Run {
     },
     writeError: (text) => void errors.push(text),
     createLogger: () => silentLogger,
-    onStop: (listener) => void (stop = () => listener('SIGTERM')),
+    onStop: (listener) => void (stop = () => listener()),
   })
   const ready = line.then((text) => JSON.parse(text) as Awaited<Run['ready']>)
   ready.catch(() => {})

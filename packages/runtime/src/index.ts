@@ -21,5 +21,6 @@ export {
 } from './metrics.ts'
 export { createSideChannel, type SideChannelOptions } from './side-channel/tcp-side-channel.ts'
 export { describeUsage } from './cli/describe-usage.ts'
+export { onStopRequest, type StopHost, type StopReason } from './stop-signals.ts'
 export { createSystemClock } from './system-clock.ts'
 export { createSystemRandom } from './system-random.ts'

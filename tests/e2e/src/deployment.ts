@@ -93,6 +93,7 @@ function startEngine({ group, options, name, port }: EngineStart): Promise<Track
     args: [
       `--role=${role}`,
       `--port=${port}`,
+      '--stop-on-stdin-end',
       ...own,
       ...(options.engineFlags ?? []),
       ...(name === 'decode' ? (options.decodeFlags ?? []) : []),
@@ -134,6 +135,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
       script: binOf('@kvferry/router', 'kvferry-router'),
       args: [
         '--port=0',
+        '--stop-on-stdin-end',
         ...['--prefill', prefill.ready.url, '--decode', decode.ready.url],
         ...(options.routerFlags ?? []),
       ],

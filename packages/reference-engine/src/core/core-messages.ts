@@ -140,7 +140,7 @@ export interface CoreClient {
   stats(): Promise<EngineStats>
   metricsText(): Promise<string>
   debug(): Promise<DebugView>
-  /** Lets open requests end up to the deadline, aborts the rest, releases everything. Idempotent. */
+  /** Lets open requests end, aborts the rest, releases everything, all by the deadline. Idempotent. */
   close(options: { readonly deadlineMs: number }): Promise<void>
 }
 

@@ -3,7 +3,8 @@
  * used by the worker entry and by inline engines alike, so there is one assembly.
  */
 import { asEngineId, asRequestId } from '@kvferry/connector-api'
-import type { EngineId, LoadSample } from '@kvferry/connector-api'
+import type { Clock, EngineId, LoadSample } from '@kvferry/connector-api'
+import { engineLimits } from '../limits.ts'
 import { resolveModel } from '../model-presets.ts'
 import { timePresets } from '../time-model.ts'
 import { BlockPool } from './block-pool.ts'
@@ -14,7 +15,7 @@ import { Forward } from './forward.ts'
 import { HookStopwatch } from './hook-stopwatch.ts'
 import type { KvCaches } from './kv-caches.ts'
 import { Lifecycle, type LifecycleListener } from './lifecycle.ts'
-import { openKv } from './open-kv.ts'
+import { openKv, type OpenKv } from './open-kv.ts'
 import { RequestBlocks } from './request-blocks.ts'
 import { RequestTable } from './request-table.ts'
 import { Scheduler } from './scheduler.ts'
@@ -36,7 +37,7 @@ export interface AssembledCore {
   readonly engine: EngineCore
   /** Latest totals of the connector. */
   connectorCounters(): Readonly<Record<string, number>>
-  /** Ends requests and loop, then connector, side channel, agent and memory. Idempotent. */
+  /** Ends requests and loop, then connector, side channel, agent and memory, all by `deadlineMs`. Idempotent. */
   close(options: { readonly deadlineMs: number }): Promise<void>
 }
 
@@ -97,10 +98,24 @@ export async function createCore(ports: CorePorts, listener: CoreListener): Prom
     ...{ config, ports, caches, pool, table, lifecycle, forward, accounts, engine },
     connectorCounters: () => counters,
     close(options) {
-      closing ??= engine.stop(options).then(() => kv.close())
+      closing ??= closeWithin(options.deadlineMs, { engine, kv, clock })
       return closing
     },
   }
+}
+
+/** One deadline for all: what the requests don't use is the connector's. */
+async function closeWithin(
+  deadlineMs: number,
+  {
+    engine,
+    kv,
+    clock,
+  }: { readonly engine: EngineCore; readonly kv: OpenKv; readonly clock: Clock },
+): Promise<void> {
+  const startedAt = clock.now()
+  await engine.stop({ deadlineMs: deadlineMs * engineLimits.shutdownRequestShare })
+  await kv.close({ deadlineMs: Math.max(0, deadlineMs - (clock.now() - startedAt)) })
 }
 
 function toEvents(engineId: EngineId, events: EventBuffer): LifecycleListener {

@@ -7,6 +7,7 @@ import { asEngineId, asIncarnation, rankKey } from '@kvferry/connector-api'
 import type { CommonComponents, ConnectorScheduler, KvCacheLayout } from '@kvferry/connector-api'
 import { engineLimits } from '../limits.ts'
 import type { ModelShape } from '../model-presets.ts'
+import { ClosingOrder } from './closing-order.ts'
 import type { CorePorts } from './core-ports.ts'
 import { timeScheduler, timeWorker, type HookStopwatch } from './hook-stopwatch.ts'
 import { allocateKvCaches, type KvCaches, type RankCaches } from './kv-caches.ts'
@@ -17,7 +18,7 @@ export interface OpenKv {
   readonly caches: KvCaches
   readonly connector: AttachedConnector | null
   /** Never throws: what can't be closed is logged, and the rest is closed nevertheless. */
-  close(): Promise<void>
+  close(options: { readonly deadlineMs: number }): Promise<void>
 }
 
 export interface OpenKvParts {
@@ -30,31 +31,32 @@ export interface OpenKvParts {
 /** @throws whatever the allocator, the connector or its registration refuse; all is closed again then. */
 export async function openKv(parts: OpenKvParts): Promise<OpenKv> {
   const { ports, shape, watch } = parts
-  const closers: [what: string, close: () => Promise<void> | void][] = []
-  const close = async (): Promise<void> => {
-    for (const [what, closePart] of closers.splice(0).reverse()) {
-      try {
-        await closePart()
-      } catch (error) {
-        ports.logger.warn('closing failed', { what, error: String(error) })
-      }
-    }
-  }
+  const order = new ClosingOrder(ports.clock, ports.logger)
+  const close: OpenKv['close'] = (options) => order.close(options)
   const { transfer } = ports
   if (transfer !== null) {
-    const deadlineMs = engineLimits.shutdownDeadlineMs
-    for (const agent of transfer.agents) closers.push(['agent', () => agent.close({ deadlineMs })])
-    closers.push(['side channel', () => transfer.sideChannel.close()])
+    const { agents, sideChannel } = transfer
+    order.add({
+      what: 'agents',
+      close: (deadlineMs) => Promise.all(agents.map((agent) => agent.close({ deadlineMs }))),
+    })
+    order.add({ what: 'side channel', close: () => sideChannel.close() })
   }
   try {
     const caches = allocateKvCaches(ports.allocator, shape, ports.config.settings)
     // Memory goes last: until the agent is closed a transfer may touch it.
-    for (const { memory } of caches.ranks) closers.unshift(['KV memory', () => memory.free()])
+    for (const { memory } of caches.ranks) {
+      order.addLast({ what: 'KV memory', close: () => memory.free() })
+    }
     const halves = createHalves(parts)
     if (halves === null || transfer === null) return { caches, connector: null, close }
     const { scheduler, ranks } = halves
-    closers.push(['connector scheduler', () => scheduler.shutdown()])
-    for (const { worker } of ranks) closers.push(['connector worker', () => worker.shutdown()])
+    order.add({ what: 'connector scheduler', close: () => scheduler.shutdown() })
+    order.add({
+      what: 'connector workers',
+      share: engineLimits.shutdownConnectorShare,
+      close: () => Promise.all(ranks.map(({ worker }) => worker.shutdown())),
+    })
     const metadata = await Promise.all(
       ranks.map(({ worker }, rank) => worker.registerKvCaches(layoutOf(caches, rank))),
     )
@@ -64,7 +66,7 @@ export async function openKv(parts: OpenKvParts): Promise<OpenKv> {
     const worker = timeWorker(new RankGroup(ranks), watch)
     return { caches, connector: { scheduler: timeScheduler(scheduler, watch), worker }, close }
   } catch (error) {
-    await close()
+    await close({ deadlineMs: engineLimits.shutdownDeadlineMs })
     throw error
   }
 }

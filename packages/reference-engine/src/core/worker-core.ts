@@ -103,8 +103,8 @@ class WorkerCore implements CoreClient {
       this.#onClosed = resolve
     })
     this.#send({ kind: 'close', deadlineMs })
-    // Requests, connector and agent have a deadline each; a thread that keeps none of them is ended.
-    const waitMs = deadlineMs + 3 * engineLimits.shutdownDeadlineMs
+    // The core keeps the deadline itself; a thread that doesn't is ended.
+    const waitMs = deadlineMs + engineLimits.terminateAfterMs
     let timer: Timer | null = null
     const isLate = new Promise<'late'>((resolve) => {
       timer = this.#clock.after(waitMs, () => resolve('late'))
