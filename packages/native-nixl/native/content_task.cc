@@ -82,12 +82,10 @@ uint64_t slotsPerBatch(const KernelJob& job) {
 /** Each batch writes its own part of the digests. */
 class ContentTask final : public KernelTask {
  public:
-  explicit ContentTask(KernelJob job)
-      : job_(std::move(job)), slotsPerBatch_(slotsPerBatch(job_)) {
+  explicit ContentTask(KernelJob job) : job_(std::move(job)), slotsPerBatch_(slotsPerBatch(job_)) {
     const bool isExpect = job_.kind == KernelKind::kExpect;
     digests_.assign(isExpect ? job_.seeds.size() : job_.blockIds.size(), 0);
-    batchCount_ =
-        std::max<uint64_t>(1, (digests_.size() + slotsPerBatch_ - 1) / slotsPerBatch_);
+    batchCount_ = std::max<uint64_t>(1, (digests_.size() + slotsPerBatch_ - 1) / slotsPerBatch_);
   }
 
   Result pinMemory() {
@@ -110,8 +108,7 @@ class ContentTask final : public KernelTask {
         continue;
       }
       for (size_t i = 0; i < count; i++) {
-        slots[i] =
-            region.blockData(job_.blockIds[first + i]) + job_.offsets[first + i] * slotBytes;
+        slots[i] = region.blockData(job_.blockIds[first + i]) + job_.offsets[first + i] * slotBytes;
       }
       if (job_.kind == KernelKind::kFill) {
         kernels::fillSlots(slots, job_.seeds.data() + first, count, r, slotBytes / 8, sums);

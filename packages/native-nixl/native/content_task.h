@@ -25,8 +25,8 @@ struct KernelJob {
 };
 
 /**
- * Checks everything and pins the memory. kOutOfRange: a block size that isn't a positive multiple of
- * 8 * blockTokens, a stride below it, a region beyond its memory, ids, offsets or lengths out of
+ * Checks everything and pins the memory. kOutOfRange: a block size that isn't a positive multiple
+ * of 8 * blockTokens, a stride below it, a region beyond its memory, ids, offsets or lengths out of
  * range, a slot named twice by kFill (two threads would write it); kClosed: a memory is freed;
  * kLimit. Its digests: one per slot, in order.
  */

@@ -119,9 +119,9 @@ Result checkOverlap(const std::vector<KernelRegion>& from, const TargetsOfSource
       const KernelRegion& target = to[b];
       if (!isSpanMeeting(source, target)) continue;
       const auto distance = static_cast<int64_t>(source.offsetBytes - target.offsetBytes);
-      const auto key = std::make_tuple(a == b, distance, source.blockStrideBytes,
-                                       source.blockSizeBytes, target.blockStrideBytes,
-                                       target.blockSizeBytes);
+      const auto key =
+          std::make_tuple(a == b, distance, source.blockStrideBytes, source.blockSizeBytes,
+                          target.blockStrideBytes, target.blockSizeBytes);
       if (!seen.insert(key).second) continue;
       for (const auto& [id, ownTarget] : sources) {
         const auto around = blocksAround(target, source.blockStart(id), source.blockSizeBytes);

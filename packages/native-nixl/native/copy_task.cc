@@ -114,9 +114,8 @@ class RelayoutTask final : public KernelTask {
   RelayoutTask(Relayout relayout, bool isInPlace)
       : relayout_(std::move(relayout)),
         isInPlace_(isInPlace),
-        unitsPerBatch_(unitsPerBatch(
-            std::max<uint64_t>(1, bytesPerBlock(relayout_.to.regions) /
-                                      relayout_.to.regions.size()))) {
+        unitsPerBatch_(unitsPerBatch(std::max<uint64_t>(
+            1, bytesPerBlock(relayout_.to.regions) / relayout_.to.regions.size()))) {
     batchCount_ = batchesOf(unitCount(), unitsPerBatch_);
   }
 
@@ -135,9 +134,7 @@ class RelayoutTask final : public KernelTask {
   }
 
  private:
-  uint64_t unitCount() const {
-    return relayout_.to.blockIds.size() * relayout_.to.regions.size();
-  }
+  uint64_t unitCount() const { return relayout_.to.blockIds.size() * relayout_.to.regions.size(); }
 
   void runUnit(uint64_t index, size_t regionIndex, std::vector<uint8_t>& scratch) const {
     const auto [first, end] = tokensOfTarget(relayout_, index);
@@ -156,8 +153,7 @@ class RelayoutTask final : public KernelTask {
     size_t at = 0;
     for (uint64_t token = first; token < end;) {
       const Piece piece = pieceAt(relayout_, token, end);
-      const uint8_t* bytes =
-          isInPlace_ ? scratch.data() + at : source.blockData(piece.fromBlock);
+      const uint8_t* bytes = isInPlace_ ? scratch.data() + at : source.blockData(piece.fromBlock);
       movePiece(piece, bytes, source.blockSizeBytes / relayout_.from.blockTokens, target);
       at += source.blockSizeBytes;
       token += piece.tokenCount;
@@ -217,8 +213,7 @@ Result checkSameTokens(const Relayout& relayout) {
     const uint64_t size = from.regions[i].blockSizeBytes;
     const uint64_t other = to.regions[i].blockSizeBytes;
     if (heads == 0 || size % from.blockTokens != 0 || other % to.blockTokens != 0 ||
-        size / from.blockTokens != other / to.blockTokens ||
-        size / from.blockTokens % heads != 0) {
+        size / from.blockTokens != other / to.blockTokens || size / from.blockTokens % heads != 0) {
       return badKernel("region " + std::to_string(i) + ": bytes of a token or head differ");
     }
   }

@@ -82,8 +82,9 @@ Result tryReceiveDescriptor(int socket, int* descriptor, std::vector<uint8_t>* m
   }
   return Result::failure(Status::kMessageInvalid, "receiveFd",
                          "a message must have one descriptor and 1 to " +
-                             std::to_string(limits::kDescriptorMessageSizeBytesMax) + " bytes, not " +
-                             std::to_string(descriptors.size()) + " and " + std::to_string(size));
+                             std::to_string(limits::kDescriptorMessageSizeBytesMax) +
+                             " bytes, not " + std::to_string(descriptors.size()) + " and " +
+                             std::to_string(size));
 }
 
 Result trySendDescriptor(int socket, int descriptor, const uint8_t* message, size_t sizeBytes,

@@ -1,6 +1,7 @@
-// Open descriptors from process to process, over a connected unix socket (SCM_RIGHTS): how memory of
-// an engine reaches the process that moves it. One descriptor a message, with some bytes that say
-// what it is. Never waits: whoever calls tries again. Any thread; a socket is used by one at a time.
+// Open descriptors from process to process, over a connected unix socket (SCM_RIGHTS): how memory
+// of an engine reaches the process that moves it. One descriptor a message, with some bytes that
+// say what it is. Never waits: whoever calls tries again. Any thread; a socket is used by one at a
+// time.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,9 @@ namespace kvferry {
 Result tryReceiveDescriptor(int socket, int* descriptor, std::vector<uint8_t>* message);
 
 /**
- * Sends one message (1 to kDescriptorMessageSizeBytesMax bytes). `*isSent` stays false while there is
- * no room. kClosed: the other end is gone; kOutOfRange: no unix socket, no open descriptor, or size.
+ * Sends one message (1 to kDescriptorMessageSizeBytesMax bytes). `*isSent` stays false while there
+ * is no room. kClosed: the other end is gone; kOutOfRange: no unix socket, no open descriptor, or
+ * size.
  */
 Result trySendDescriptor(int socket, int descriptor, const uint8_t* message, size_t sizeBytes,
                          bool* isSent);

@@ -58,10 +58,7 @@ class HostMemory {
  private:
   friend class MemoryPin;
   HostMemory(uint8_t* data, uint64_t sizeBytes, uint64_t mappedBytes, int descriptor) noexcept
-      : data_(data),
-        sizeBytes_(sizeBytes),
-        mappedBytes_(mappedBytes),
-        descriptor_(descriptor) {}
+      : data_(data), sizeBytes_(sizeBytes), mappedBytes_(mappedBytes), descriptor_(descriptor) {}
   /** Maps and takes over `descriptor` (-1: private pages), also when it fails. */
   static Result map(int descriptor, uint64_t sizeBytes, bool isHuge,
                     std::shared_ptr<HostMemory>* memory);

@@ -53,7 +53,8 @@ struct KernelPool::Core {
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
       if (isStopping) return nullptr;
-      while (!queue.empty() && queue.front()->nextBatch.load() >= queue.front()->task->batchCount()) {
+      while (!queue.empty() &&
+             queue.front()->nextBatch.load() >= queue.front()->task->batchCount()) {
         queue.pop_front();
       }
       if (!queue.empty()) return queue.front();

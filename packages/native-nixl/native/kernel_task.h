@@ -49,7 +49,8 @@ class KernelTask {
   Result pin(const std::shared_ptr<HostMemory>& memory);
   Result pin(const std::vector<KernelRegion>& regions);
 
-  /** An empty task still takes one (empty) batch: completions come from the pool's threads alone. */
+  /** An empty task still takes one (empty) batch: completions come from the pool's threads alone.
+   */
   uint64_t batchCount_ = 1;
 
  private:
@@ -66,7 +67,8 @@ inline Result badKernel(std::string detail) {
   return Result::outOfRange("kernel", std::move(detail));
 }
 
-/** Bytes of one batch: long enough to hide the hand-over, short enough to share a task out evenly. */
+/** Bytes of one batch: long enough to hide the hand-over, short enough to share a task out evenly.
+ */
 inline constexpr uint64_t kKernelBatchBytes = 256 * 1024;
 
 }  // namespace kvferry

@@ -1,9 +1,9 @@
 #include "descriptor_value.h"
 
+#include <unistd.h>
+
 #include <climits>
 #include <cstring>
-
-#include <unistd.h>
 
 #include "../descriptor_passing.h"
 #include "arguments.h"
@@ -51,7 +51,8 @@ Napi::Value sentDescriptor(const Napi::CallbackInfo& info) {
   int descriptor = -1;
   const uint8_t* message = nullptr;
   size_t sizeBytes = 0;
-  if (!readDescriptor(info[0], "socketFd", &socket) || !readDescriptor(info[1], "fd", &descriptor) ||
+  if (!readDescriptor(info[0], "socketFd", &socket) ||
+      !readDescriptor(info[1], "fd", &descriptor) ||
       !readBytes(info[2], "message", &message, &sizeBytes)) {
     return env.Undefined();
   }

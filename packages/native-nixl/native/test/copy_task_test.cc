@@ -1,4 +1,5 @@
-// Copies of blocks and tokens through the pool: many batches over several threads, and what is refused.
+// Copies of blocks and tokens through the pool: many batches over several threads, and what is
+// refused.
 #include "../copy_task.h"
 
 #include <chrono>
@@ -113,7 +114,9 @@ TEST("copy task: relayout there and back, in place, over several threads") {
   CHECK(std::memcmp(copy->data(), target->data(), kRegionBytes) == 0);
 }
 
-TEST("copy task: what would be written twice, or over its source, is refused; nothing stays pinned") {
+TEST(
+    "copy task: what would be written twice, or over its source, is refused; nothing stays "
+    "pinned") {
   const auto memory = filled(2 * kRegionBytes, 3);
   const auto slab = allocate(1 << 20);
   const auto statusOf = [&](const std::function<void(BlockCopy&)>& change) {
