@@ -9,6 +9,8 @@ export interface ConnectorTarget {
   readonly factory: ConnectorFactory
   /** Of the connector, on every engine. Default none. */
   readonly options?: Readonly<Record<string, unknown>>
+  /** Instead of `options` where the next turn is tested: what switches it on. */
+  readonly nextTurnOptions?: Readonly<Record<string, unknown>>
   /** The lease that these options give. */
   readonly leaseDurationMs?: number
   /** A producer's blocks are free this long after the last sign of a consumer. */
@@ -21,6 +23,7 @@ export const completeTarget = (target: ConnectorTarget): Required<ConnectorTarge
   const leaseDurationMs = target.leaseDurationMs ?? limits.leaseDurationMs
   return {
     options: {},
+    nextTurnOptions: target.options ?? {},
     leaseDurationMs,
     releaseBoundMs: 1.25 * leaseDurationMs,
     outcomeBoundMs: 2 * limits.transferDeadlineMs + 2 * limits.handshakeTimeoutMs,

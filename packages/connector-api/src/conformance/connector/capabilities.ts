@@ -60,7 +60,7 @@ export const capabilities: ConnectorGroupRuns<'C11'> = {
     await context.settle(cluster)
   },
   async 'C11.7'(context) {
-    const cluster = await context.open()
+    const cluster = await context.open({ engines: { options: context.target.nextTurnOptions } })
     const first = await context.serveWell(cluster, { prompt: 1, promptTokenCount: 20 })
     const kept = first.consumer!.returnedParams
     assert.ok(kept !== null, 'the consumer keeps nothing')
