@@ -4,11 +4,11 @@
  * KV again: after a preemption the producer has long freed it. Called by scheduler.ts.
  */
 import { assertNever, type BlockIds } from '@kvferry/connector-api'
-import type { Handoff } from './metadata.ts'
 import { checked, refuse, type Step, type TransitionTable } from './transition-table.ts'
 
 export type ConsumerRequestState =
-  | { readonly kind: 'offered'; readonly handoff: Handoff }
+  /** `tokenEnd`: of the tokens that the producer has, the prompt's. */
+  | { readonly kind: 'offered'; readonly tokenEnd: number }
   /** Its handoff was malformed; kept so that it's counted once. */
   | { readonly kind: 'refused' }
   | { readonly kind: 'loading' }
@@ -27,7 +27,7 @@ export type ConsumerRequestEvent =
   | { readonly kind: 'finished' }
 
 export type ConsumerRequestEffect =
-  | { readonly kind: 'load'; readonly localBlockIds: BlockIds }
+  | { readonly kind: 'load'; readonly localBlockIds: BlockIds; readonly tokenEnd: number }
   | { readonly kind: 'release' }
   | { readonly kind: 'abort' }
 
@@ -78,7 +78,7 @@ function stepOffered(
     case 'allocated-for-load':
       return {
         state: { kind: 'loading' },
-        effects: [{ kind: 'load', localBlockIds: event.blockIds }],
+        effects: [{ kind: 'load', localBlockIds: event.blockIds, tokenEnd: state.tokenEnd }],
       }
     case 'allocated':
       return { ...settled, effects: [{ kind: 'release' }] }
@@ -101,6 +101,6 @@ export function matchedTokenCount(
   recomputeThreshold: number,
 ): number {
   if (state.kind !== 'offered') return 0
-  const missing = state.handoff.tokenCount - computedTokenCount
+  const missing = state.tokenEnd - computedTokenCount
   return missing <= 0 || missing < recomputeThreshold ? 0 : missing
 }

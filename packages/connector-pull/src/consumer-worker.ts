@@ -89,10 +89,10 @@ export class ConsumerWorker {
   }
 
   /** Takes a load of what was offered on. Its READ leaves with `flush`, or when its peer is ready. */
-  load(requestId: RequestId, localBlockIds: BlockIds): void {
+  load(requestId: RequestId, localBlockIds: BlockIds, tokenEnd: number): void {
     const handoff = this.#leases.handoffOf(requestId)
     if (handoff !== null) {
-      this.#loads.start({ requestId, handoff, localBlockIds }, this.#takeLoadId())
+      this.#loads.start({ requestId, handoff, localBlockIds, tokenEnd }, this.#takeLoadId())
       return
     }
     // The offer found no room; or this worker is closing, and keeps none.

@@ -20,7 +20,7 @@ import { PullWorker } from './worker.ts'
 export const pullCapabilities: ConnectorCapabilities = {
   transferMode: 'pull',
   dispatch: 'sequential',
-  isBidirectional: false,
+  isBidirectional: true,
   isProgressive: false,
   tensorParallel: 'equal',
   groupCountMax: 1,

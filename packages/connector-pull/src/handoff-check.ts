@@ -10,6 +10,7 @@ import {
 } from '@kvferry/connector-api'
 import type { PeerLink } from './connection-state.ts'
 import { isHandoffSigned } from './handoff-signature.ts'
+import { pullLimits } from './limits.ts'
 import type { Handoff } from './metadata.ts'
 import type { PullCounters } from './pull-counters.ts'
 
@@ -25,18 +26,22 @@ export function forgeryError(
 }
 
 /**
- * ERR_KV_LEASE_EXPIRED when the lease is over for certain and nobody renewed it. That it is not over here
- * proves nothing: the producer is asked for every load.
+ * ERR_KV_LEASE_EXPIRED when the lease is over for certain and nobody renewed it; of a decode engine's also
+ * when it nearly is, since that is not renewed from the start. That it is not over here proves nothing: the
+ * producer is asked for every load.
  */
 export function expiryError(
-  { leaseDeadlineMs, remote }: Handoff,
+  { isReturn, leaseDeadlineMs, remote }: Handoff,
   link: PeerLink,
   now: Instant,
 ): AnyConnectorError | null {
   const leftMs = link.clock.longestUntil(leaseDeadlineMs, now)
-  if (leftMs > 0) return null
+  if (leftMs > (isReturn ? pullLimits.returnMarginMs : 0)) return null
   const { requestId } = remote
-  const message = `the lease of the handoff ended ${Math.round(-leftMs)} ms ago`
+  const message =
+    leftMs > 0
+      ? `the lease of the handoff ends in ${Math.round(leftMs)} ms`
+      : `the lease of the handoff ended ${Math.round(-leftMs)} ms ago`
   return new ConnectorError('ERR_KV_LEASE_EXPIRED', message, { requestId })
 }
 

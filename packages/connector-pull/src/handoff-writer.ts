@@ -49,6 +49,7 @@ export class HandoffWriter {
       readonly blockIds: Uint32Array
       readonly tokenCount: number
       readonly leaseDeadline: Instant
+      readonly isReturn: boolean
     },
   ): KvTransferParams {
     const [first] = this.#ranks
@@ -62,6 +63,10 @@ export class HandoffWriter {
       leaseDeadlineMs: content.leaseDeadline,
     }
     const keys = this.#ranks.map(({ handoffKey }) => handoffKey)
-    return encodeHandoff({ ...claims, signature: signHandoff(claims, keys) })
+    return encodeHandoff({
+      ...claims,
+      signature: signHandoff(claims, keys),
+      isReturn: content.isReturn,
+    })
   }
 }

@@ -31,8 +31,15 @@ import {
 /** Which side of a transfer a request is on; a request without KV transfer is on none. */
 export type ParsedParams =
   | { readonly kind: 'none' }
-  /** Its KV will be read by another engine. */
-  | { readonly kind: 'produce' }
+  /**
+   * Its KV will be read by another engine. `returned`: KV of the conversation so far, back from the engine
+   * that decoded it; `error`: why that can't be used.
+   */
+  | {
+      readonly kind: 'produce'
+      readonly returned: Handoff | null
+      readonly error: AnyConnectorError | null
+    }
   | { readonly kind: 'consume'; readonly handoff: Handoff }
   | { readonly kind: 'malformed'; readonly error: AnyConnectorError }
 
@@ -41,13 +48,15 @@ export interface HandoffContext {
   readonly blockTokens: number
   readonly tpSize: number
   readonly engineId: EngineId
+  /** Whether handoffs back from a decode engine are taken. */
+  readonly isBidirectional?: boolean
 }
 
 export function encodeHandoff(handoff: Handoff): KvTransferParams {
   const { remote } = handoff
   return {
-    do_remote_prefill: true,
-    do_remote_decode: false,
+    do_remote_prefill: !handoff.isReturn,
+    do_remote_decode: handoff.isReturn,
     remote_engine_id: remote.engineId,
     remote_incarnation: remote.incarnation,
     remote_request_id: remote.requestId,
@@ -74,16 +83,35 @@ export function parseParams(
     const isConsumer = flag(params, 'do_remote_prefill')
     const isProducer = flag(params, 'do_remote_decode')
     if (isConsumer && isProducer) throw invalidField('do_remote_decode', true)
-    if (isProducer) return { kind: 'produce' }
+    if (isProducer) return parseReturned(params, context)
     if (!isConsumer) return { kind: 'none' }
-    return { kind: 'consume', handoff: parseHandoff(params, context) }
+    return { kind: 'consume', handoff: parseHandoff(params, context, false) }
   } catch (error) {
     if (ConnectorError.isInstance(error)) return { kind: 'malformed', error }
     throw error
   }
 }
 
-function parseHandoff(params: KvTransferParams, context: HandoffContext): Handoff {
+/** A prefill with the coordinates of an engine in it; old routers send them as null in any case. */
+function parseReturned(params: KvTransferParams, context: HandoffContext): ParsedParams {
+  const { remote_engine_id: engineId } = params
+  const hasHandoff = engineId !== undefined && engineId !== null
+  if (!hasHandoff || context.isBidirectional !== true) {
+    return { kind: 'produce', returned: null, error: null }
+  }
+  try {
+    return { kind: 'produce', returned: parseHandoff(params, context, true), error: null }
+  } catch (error) {
+    if (ConnectorError.isInstance(error)) return { kind: 'produce', returned: null, error }
+    throw error
+  }
+}
+
+function parseHandoff(
+  params: KvTransferParams,
+  context: HandoffContext,
+  isReturn: boolean,
+): Handoff {
   const { transfer_mode: mode, wire_version: version } = params
   if (mode !== 'pull') throw invalidField('transfer_mode', mode)
   if (version !== WIRE_VERSION) throw invalidField('wire_version', version)
@@ -101,7 +129,9 @@ function parseHandoff(params: KvTransferParams, context: HandoffContext): Handof
   // An engine that reads from itself would wait for a lease that its own step loop must release.
   if (remote.engineId === context.engineId) throw invalidField('remote_engine_id', remote.engineId)
   const tokenCount = integer(params, 'remote_num_tokens', 1, 2 ** 32 - 1)
-  if (tokenCount !== context.promptTokenCount) throw invalidField('remote_num_tokens', tokenCount)
+  // A conversation goes on after what was decoded: its next prompt may be longer, or cut shorter.
+  if (!isReturn && tokenCount !== context.promptTokenCount)
+    throw invalidField('remote_num_tokens', tokenCount)
   const blockTokens = integer(params, 'remote_block_size', 1, pullLimits.blockTokensMax)
   checkBlockSizes(blockTokens, context.blockTokens)
   const blockIds = blockIdList(params, 'remote_block_ids')
@@ -111,7 +141,7 @@ function parseHandoff(params: KvTransferParams, context: HandoffContext): Handof
   const leaseDeadlineMs = instantMs(params, 'remote_lease_deadline_ms')
   const signatureSize = tpSize * pullLimits.signatureSizeBytes
   const signature = hexBytes(params, 'remote_signature', signatureSize)
-  return { remote, blockIds, tokenCount, blockTokens, tpSize, leaseDeadlineMs, signature }
+  return { remote, blockIds, tokenCount, blockTokens, tpSize, leaseDeadlineMs, signature, isReturn }
 }
 
 /** Blocks of one side must be whole numbers of the other's. */

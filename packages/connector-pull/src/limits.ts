@@ -46,6 +46,10 @@ export const pullLimits = {
   tpSizeMax: 64,
   /** Tokens of one block of a peer. */
   blockTokensMax: 65_536,
+  /** How long a decode engine keeps blocks for the next turn. vLLM's `decoder_kv_blocks_ttl`. */
+  decoderBlocksTtlMs: 480_000,
+  /** A decode engine's blocks are not read any more when their time is nearly over. */
+  returnMarginMs: 5_000,
   /** A token of an association: 128 bits. */
   tokenSizeBytes: 16,
   /** Token, version, kind and load id before the request id of a notification. */

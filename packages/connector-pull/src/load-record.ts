@@ -18,11 +18,12 @@ import type { Handoff } from './metadata.ts'
 import type { PeerKey } from './peer-connections.ts'
 import type { Relayout } from './read-plan.ts'
 
-/** Blocks to fill from the end of the handoff's tokens. */
+/** Blocks that end with token `tokenEnd` of the handoff's. */
 export interface LoadOrder {
   readonly requestId: RequestId
   readonly handoff: Handoff
   readonly localBlockIds: BlockIds
+  readonly tokenEnd: number
 }
 
 export interface LoadRecord {
@@ -47,7 +48,7 @@ export function orderError(
   order: LoadOrder,
   { blockCount, blockTokens }: { readonly blockCount: number; readonly blockTokens: number },
 ): AnyConnectorError | null {
-  const { localBlockIds, handoff } = order
+  const { localBlockIds, handoff, tokenEnd } = order
   if (localBlockIds.length !== 1) {
     return unsupported('groupCountMax', `load of ${localBlockIds.length} KV groups`)
   }
@@ -55,7 +56,8 @@ export function orderError(
   if (local.length > limits.blocksPerPostMax) {
     return limitExceeded('blocksPerPostMax', local.length, limits.blocksPerPostMax)
   }
-  if (local.length === 0 || local.length > Math.ceil(handoff.tokenCount / blockTokens)) {
+  const isCovered = tokenEnd <= handoff.tokenCount
+  if (local.length === 0 || !isCovered || local.length > Math.ceil(tokenEnd / blockTokens)) {
     return invalidBlocks(`${handoff.blockIds.length} for ${local.length} local ones`)
   }
   return outOfRange(local, blockCount)

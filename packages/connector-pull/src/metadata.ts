@@ -49,6 +49,8 @@ export interface HandoffClaims {
 export interface Handoff extends HandoffClaims {
   /** One per TP rank, one after the other; see handoff-signature.ts. */
   readonly signature: Uint8Array
+  /** From a decode engine, for the next turn's prefill. */
+  readonly isReturn: boolean
 }
 
 export type MetadataEntry =
@@ -61,7 +63,13 @@ export type MetadataEntry =
   /** A request came with a handoff: its lease is to be kept until it is read or given up. */
   | { readonly kind: 'offer'; readonly requestId: RequestId; readonly handoff: Handoff }
   /** Read what was offered into these blocks. */
-  | { readonly kind: 'load'; readonly requestId: RequestId; readonly localBlockIds: BlockIds }
+  | {
+      readonly kind: 'load'
+      readonly requestId: RequestId
+      readonly localBlockIds: BlockIds
+      /** Tokens of the offer that the blocks end with. */
+      readonly tokenEnd: number
+    }
   /** Nothing will be read (full local hit, or ended before allocation): the producer may free. */
   | { readonly kind: 'release'; readonly requestId: RequestId }
   /** The engine gave up a request whose load was ordered. */
@@ -143,7 +151,7 @@ function writeEntry(writer: ByteWriter, entry: MetadataEntry): void {
       writeHandoff(writer, entry.handoff)
       return
     case 'load':
-      writer.string(entry.requestId)
+      writer.string(entry.requestId).u32(entry.tokenEnd)
       writeBlockIds(writer, entry.localBlockIds)
       return
     default:
@@ -167,7 +175,12 @@ function readEntry(reader: ByteReader): MetadataEntry {
     case kindCodes.offer:
       return { kind: 'offer', requestId: readRequestId(reader), handoff: readHandoff(reader) }
     case kindCodes.load:
-      return { kind: 'load', requestId: readRequestId(reader), localBlockIds: readBlockIds(reader) }
+      return {
+        kind: 'load',
+        requestId: readRequestId(reader),
+        tokenEnd: reader.u32(),
+        localBlockIds: readBlockIds(reader),
+      }
     default:
       return reader.fail(`entry kind ${code}`)
   }
@@ -180,6 +193,7 @@ function writeHandoff(writer: ByteWriter, handoff: Handoff): void {
   writeRemote(writer, handoff.remote)
   writer.u32List(handoff.blockIds).u32(handoff.tokenCount).u32(handoff.blockTokens)
   writer.u16(handoff.tpSize).f64(handoff.leaseDeadlineMs).bytes(handoff.signature)
+  writer.u8(handoff.isReturn ? 1 : 0)
 }
 
 function readHandoff(reader: ByteReader): Handoff {
@@ -190,7 +204,8 @@ function readHandoff(reader: ByteReader): Handoff {
   const tpSize = reader.u16()
   const leaseDeadlineMs = reader.f64()
   const signature = reader.bytes(pullLimits.tpSizeMax * pullLimits.signatureSizeBytes)
-  return { remote, blockIds, tokenCount, blockTokens, tpSize, leaseDeadlineMs, signature }
+  const isReturn = reader.u8() === 1
+  return { remote, blockIds, tokenCount, blockTokens, tpSize, leaseDeadlineMs, signature, isReturn }
 }
 
 function writeRemote(writer: ByteWriter, remote: RemoteRequest): void {

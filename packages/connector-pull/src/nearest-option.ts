@@ -7,6 +7,8 @@
 const foreignNames: ReadonlyMap<string, string> = new Map([
   ['kv_lease_duration', 'leaseDurationMs'],
   ['kv_recompute_threshold', 'recomputeThreshold'],
+  ['bidirectional_kv_xfer', 'bidirectional'],
+  ['decoder_kv_blocks_ttl', 'decoderBlocksTtlMs'],
 ])
 
 /** At least this much of a key must begin like an option for it to be named. */

@@ -3,6 +3,7 @@
  * nearest one that does, or our name for a setting of vLLM's). Checked once, when the engine starts.
  */
 import { ConnectorError, limits } from '@kvferry/connector-api'
+import { pullLimits } from './limits.ts'
 import { nearestOption } from './nearest-option.ts'
 
 export interface PullOptions {
@@ -16,6 +17,10 @@ export interface PullOptions {
   readonly handshakeTimeoutMs: number
   /** Fewer missing tokens than this are computed instead of loaded. */
   readonly recomputeThreshold: number
+  /** A decode engine keeps its blocks for the conversation's next turn; a prefill engine takes them. */
+  readonly bidirectional: boolean
+  /** How long a decode engine keeps them. */
+  readonly decoderBlocksTtlMs: number
 }
 
 const knownKeys = [
@@ -24,6 +29,8 @@ const knownKeys = [
   'transferDeadlineMs',
   'handshakeTimeoutMs',
   'recomputeThreshold',
+  'bidirectional',
+  'decoderBlocksTtlMs',
 ] as const satisfies readonly (keyof PullOptions)[]
 
 /** A lease must be long beside the margin that its reader keeps. */
@@ -60,6 +67,11 @@ export function parsePullOptions(options: Readonly<Record<string, unknown>>): Pu
       max: 600_000,
     }),
     recomputeThreshold: integer(options, 'recomputeThreshold', 0, { min: 0, max: 1_048_576 }),
+    bidirectional: flag(options, 'bidirectional'),
+    decoderBlocksTtlMs: integer(options, 'decoderBlocksTtlMs', pullLimits.decoderBlocksTtlMs, {
+      min: leaseDurationMsMin,
+      max: 3_600_000,
+    }),
   }
 }
 
@@ -67,6 +79,12 @@ function posting(value: unknown): PullOptions['posting'] {
   if (value === undefined) return 'background'
   if (value === 'background' || value === 'inline') return value
   throw invalid('posting', value, 'background or inline')
+}
+
+function flag(options: Readonly<Record<string, unknown>>, field: keyof PullOptions): boolean {
+  const value = options[field] ?? false
+  if (typeof value !== 'boolean') throw invalid(field, value, 'true or false')
+  return value
 }
 
 function integer(

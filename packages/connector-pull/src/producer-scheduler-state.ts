@@ -15,7 +15,7 @@ export type ProducerRequestState =
 
 export type ProducerRequestEvent =
   | { readonly kind: 'allocated' }
-  /** Ended with the whole prompt's KV in blocks that a consumer may read. */
+  /** Ended with KV in blocks that a consumer may read. */
   | { readonly kind: 'finished-readable' }
   | { readonly kind: 'finished-unreadable' }
   /** The worker reported the end of its lease. */
@@ -28,6 +28,7 @@ export type ProducerRequestEffect =
   | { readonly kind: 'lease'; readonly deadline: Instant }
 
 export interface ProducerContext {
+  /** How long its blocks are kept for a reader. */
   readonly leaseDurationMs: number
 }
 

@@ -9,9 +9,10 @@ export type ReadableBlocks =
   | { readonly kind: 'readable'; readonly blockIds: Uint32Array }
   | { readonly kind: 'unreadable'; readonly reason: string }
 
-/** Readable: the request ended by itself, with the KV of its whole prompt in blocks of one group. */
+/** Readable: the request ended by itself, with the KV of its first `tokenCount` tokens in blocks of one group. */
 export function readableBlocks(
   request: RequestView,
+  tokenCount: number,
   blocks: BlockIds,
   blockTokens: number,
 ): ReadableBlocks {
@@ -19,10 +20,11 @@ export function readableBlocks(
   if (finishReason !== 'length-capped' && finishReason !== 'stopped') {
     return unreadable(`it ended ${String(finishReason)}`)
   }
-  if (promptTokenCount === 0 || computedTokenCount < promptTokenCount) {
+  const isPromptDone = promptTokenCount > 0 && computedTokenCount >= promptTokenCount
+  if (!isPromptDone || tokenCount > computedTokenCount) {
     return unreadable(`${computedTokenCount} of ${promptTokenCount} prompt tokens are computed`)
   }
-  const count = Math.ceil(promptTokenCount / blockTokens)
+  const count = Math.ceil(tokenCount / blockTokens)
   const [ids, ...others] = blocks
   if (ids === undefined || others.length > 0) return unreadable(`${blocks.length} KV groups`)
   if (ids.length < count) return unreadable(`${ids.length} of ${count} blocks are left`)
@@ -33,21 +35,22 @@ export function readableBlocks(
 const unreadable = (reason: string): ReadableBlocks => ({ kind: 'unreadable', reason })
 
 /**
- * The prompt's blocks after the local hit, per group: they take the last `externalTokenCount` tokens.
+ * The blocks after the local hit up to token `tokenEnd`, per group: they take its last
+ * `externalTokenCount` tokens.
  * @throws RangeError when those do not start at a block.
  */
 export function blocksToFill(
-  promptTokenCount: number,
+  tokenEnd: number,
   externalTokenCount: number,
   blocks: BlockIds,
   blockTokens: number,
 ): BlockIds {
-  const hitBlockCount = (promptTokenCount - externalTokenCount) / blockTokens
+  const hitBlockCount = (tokenEnd - externalTokenCount) / blockTokens
   if (!Number.isInteger(hitBlockCount) || hitBlockCount < 0) {
     throw new RangeError(
-      `${externalTokenCount} of ${promptTokenCount} tokens do not start at a block of ${blockTokens}`,
+      `${externalTokenCount} of ${tokenEnd} tokens do not start at a block of ${blockTokens}`,
     )
   }
-  const end = Math.ceil(promptTokenCount / blockTokens)
+  const end = Math.ceil(tokenEnd / blockTokens)
   return blocks.map((ids) => ids.slice(hitBlockCount, end))
 }

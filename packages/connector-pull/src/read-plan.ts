@@ -53,8 +53,8 @@ interface Piece {
 }
 
 /** The first token that is read: what was hit locally is missing in front, in whole blocks of ours. */
-export function firstTokenOf({ handoff, localBlockIds }: LoadOrder, blockTokens: number): number {
-  const blockCount = Math.ceil(handoff.tokenCount / blockTokens)
+export function firstTokenOf({ tokenEnd, localBlockIds }: LoadOrder, blockTokens: number): number {
+  const blockCount = Math.ceil(tokenEnd / blockTokens)
   return (blockCount - localBlockIds[0]!.length) * blockTokens
 }
 
@@ -64,12 +64,15 @@ export function planRead(
   { caches, table }: LocalCache,
   remote: { readonly facts: PeerFacts; readonly table: BlockTableHandle },
 ): ReadPlan {
-  const { handoff } = order
+  const { handoff, tokenEnd } = order
   const blockIds = order.localBlockIds[0]!
   const first = firstTokenOf(order, caches.blockTokens)
   const ratio = caches.blockTokens / handoff.blockTokens
-  // Both lists end at the block of the last token.
-  const remoteIds = handoff.blockIds.slice(Math.floor(first / handoff.blockTokens))
+  // Both lists end at the block of the last token that is wanted.
+  const remoteIds = handoff.blockIds.slice(
+    Math.floor(first / handoff.blockTokens),
+    Math.ceil(tokenEnd / handoff.blockTokens),
+  )
   if (ratio === 1) {
     return {
       local: { table, blockIds },
@@ -82,7 +85,7 @@ export function planRead(
     const partIds = remoteIds.map(
       (_, at) => blockIds[Math.floor(at / ratio)]! * parts.perBlock + (at % ratio),
     )
-    const tokenCount = handoff.tokenCount - first
+    const tokenCount = tokenEnd - first
     return {
       local: segmentsOfBlocks(table, parts.caches, partIds),
       remote: { table: remote.table, blockIds: remoteIds },
@@ -103,7 +106,7 @@ export function planRead(
     blockTokens: handoff.blockTokens,
     strides: remote.facts.regions.map(({ blockStrideBytes }) => blockStrideBytes),
   }
-  const pieces = cut(first, handoff.tokenCount, local.blockTokens, producer.blockTokens)
+  const pieces = cut(first, tokenEnd, local.blockTokens, producer.blockTokens)
   return {
     local: segmentsOfTokens(table, caches, local, pieces, first),
     remote: segmentsOfTokens(remote.table, caches, producer, pieces, 0),

@@ -159,7 +159,7 @@ function apply(entry: MetadataEntry, { consumer, producer }: Parts): void {
     case 'offer':
       return consumer.offer(entry.requestId, entry.handoff)
     case 'load':
-      return consumer.load(entry.requestId, entry.localBlockIds)
+      return consumer.load(entry.requestId, entry.localBlockIds, entry.tokenEnd)
     case 'release':
       return consumer.release(entry.requestId)
     case 'abort':

@@ -141,7 +141,12 @@ test('strides that leave none of P’s blocks whole: head by head', () => {
     regions: [{ ...region, blockSizeBytes: 64, blockStrideBytes: 80 }],
   }
   const handoff = { blockIds: Uint32Array.of(3, 1), tokenCount: 4, blockTokens: 2 }
-  const order = { requestId: 'r', handoff, localBlockIds: [Uint32Array.of(2)] } as never
+  const order = {
+    requestId: 'r',
+    handoff,
+    tokenEnd: 4,
+    localBlockIds: [Uint32Array.of(2)],
+  } as never
   const facts = { regions: [{ name: 'l', blockSizeBytes: 32, blockStrideBytes: 40 }] } as never
   const plan = planRead(order, { caches, table: 1 as never }, { facts, table: 2 as never })
   expect(plan.relayout).toBe(null)

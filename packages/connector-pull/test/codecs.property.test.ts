@@ -95,6 +95,7 @@ const handoff = fc.record({
   tpSize: fc.integer({ min: 0, max: 65_535 }),
   leaseDeadlineMs: duration,
   signature: key32,
+  isReturn: fc.boolean(),
 })
 const entry: fc.Arbitrary<MetadataEntry> = fc.oneof(
   fc.record({
@@ -103,7 +104,12 @@ const entry: fc.Arbitrary<MetadataEntry> = fc.oneof(
   }) as fc.Arbitrary<MetadataEntry>,
   fc.record({ kind: fc.constant('lease' as const), requestId, remainingMs: duration }),
   fc.record({ kind: fc.constant('offer' as const), requestId, handoff }),
-  fc.record({ kind: fc.constant('load' as const), requestId, localBlockIds: blockIds }),
+  fc.record({
+    kind: fc.constant('load' as const),
+    requestId,
+    tokenEnd: u32,
+    localBlockIds: blockIds,
+  }),
 )
 
 const peer = 'p0'

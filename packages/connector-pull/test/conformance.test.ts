@@ -1,4 +1,7 @@
 import { runConnectorConformance } from '@kvferry/connector-api/conformance'
 import { pull } from '../src/index.ts'
 
-runConnectorConformance('connector-pull', { factory: pull })
+runConnectorConformance('connector-pull', {
+  factory: pull,
+  nextTurnOptions: { bidirectional: true },
+})

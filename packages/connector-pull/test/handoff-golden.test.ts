@@ -84,7 +84,7 @@ describe('signed', () => {
       expect(hexOf(handoffBytes(claims))).toBe(vector.bytes)
       const signature = signHandoff(claims, keys)
       expect(hexOf(signature)).toBe(vector.signature)
-      expect(encodeHandoff({ ...claims, signature })).toEqual(vector.params)
+      expect(encodeHandoff({ ...claims, signature, isReturn: false })).toEqual(vector.params)
       keys.forEach((key, rank) =>
         expect(isHandoffSigned({ ...claims, signature }, key, rank)).toBe(true),
       )
@@ -138,7 +138,7 @@ describe('parsed', () => {
       const matched =
         parsed.kind === 'consume'
           ? matchedTokenCount(
-              { kind: 'offered', handoff: parsed.handoff },
+              { kind: 'offered', tokenEnd: parsed.handoff.tokenCount },
               computedTokenCount,
               recomputeThreshold,
             )

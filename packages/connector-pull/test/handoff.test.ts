@@ -24,6 +24,7 @@ const handoff: Handoff = {
   tpSize: 1,
   leaseDeadlineMs: 30_000.5,
   signature: Uint8Array.from({ length: 32 }, (_, index) => index),
+  isReturn: false,
 }
 const context = { promptTokenCount: 9, blockTokens: 4, tpSize: 1, engineId: asEngineId('d0') }
 const good = JSON.parse(JSON.stringify(encodeHandoff(handoff))) as KvTransferParams

@@ -71,6 +71,7 @@ const handoff = {
   tpSize: 1,
   leaseDeadlineMs: 31_234.5,
   signature: bytes(32),
+  isReturn: false,
 }
 
 interface Decoder {
@@ -120,7 +121,7 @@ const decoders: Readonly<Record<string, Decoder>> = {
         { kind: 'announce', requestId },
         { kind: 'lease', requestId, remainingMs: 29_000 },
         { kind: 'offer', requestId, handoff },
-        { kind: 'load', requestId, localBlockIds: [Uint32Array.of(5, 6, 7)] },
+        { kind: 'load', requestId, localBlockIds: [Uint32Array.of(5, 6, 7)], tokenEnd: 40 },
         { kind: 'release', requestId },
         { kind: 'abort', requestId },
       ]),

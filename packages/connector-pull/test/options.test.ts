@@ -9,6 +9,8 @@ test('defaults', () => {
     transferDeadlineMs: limits.transferDeadlineMs,
     handshakeTimeoutMs: limits.handshakeTimeoutMs,
     recomputeThreshold: 0,
+    bidirectional: false,
+    decoderBlocksTtlMs: 480_000,
   })
 })
 
@@ -30,6 +32,8 @@ describe('each value out of range is refused by name, with a remedy', () => {
     ['transferDeadlineMs', limits.leaseDurationMs + 1],
     ['handshakeTimeoutMs', 1.5],
     ['recomputeThreshold', -1],
+    ['bidirectional', 'yes'],
+    ['decoderBlocksTtlMs', 999],
   ])('%s = %j', (field, value) => {
     expect(() => parsePullOptions({ [field]: value })).toThrow(
       expect.objectContaining({
@@ -43,6 +47,8 @@ describe('each value out of range is refused by name, with a remedy', () => {
 test.each([
   ['kv_lease_duration', 'leaseDurationMs'],
   ['kv_recompute_threshold', 'recomputeThreshold'],
+  ['bidirectional_kv_xfer', 'bidirectional'],
+  ['decoder_kv_blocks_ttl', 'decoderBlocksTtlMs'],
   ['leaseDurationMS', 'leaseDurationMs'],
   ['leaseDuration', 'leaseDurationMs'],
   ['postng', 'posting'],
