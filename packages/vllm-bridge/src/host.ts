@@ -78,8 +78,9 @@ class Host {
       })
       this.#send(readyMessage(open))
     } catch (error) {
-      const code = ConnectorError.isInstance(error) ? error.code : 'ERR_KV_CONFIG'
       const text = error instanceof Error ? error.message : String(error)
+      const name = error instanceof Error ? error.name : 'Error'
+      const code = ConnectorError.isInstance(error) ? error.code : name
       this.#send({ t: 'refused', code, message: `${code}: ${text}` })
       this.#end(1, text)
     }

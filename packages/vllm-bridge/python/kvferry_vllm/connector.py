@@ -165,7 +165,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
             )
 
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVFerryMetadata:
-        timer.end_step()
+        timer.begin_step(bool(scheduler_output.num_scheduled_tokens))
         return self._build_connector_meta(scheduler_output)
 
     @hook(lambda: KVFerryMetadata(Step.nothing(None, False)))
@@ -226,7 +226,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
     def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
         self._connector_metadata = connector_metadata
         if self._is_alone:
-            timer.end_step()
+            timer.begin_step(is_computing=False)  # which it is, only the scheduler's process knows
         if connector_metadata.step.index >= 0:  # type: ignore[attr-defined]
             self._begin_step(connector_metadata)
 

@@ -18,27 +18,45 @@ Hook = TypeVar("Hook", bound=Callable[..., Any])
 logger = logging.getLogger("vllm.kvferry")
 
 
-class HookTimer:
-    """Nanoseconds inside hooks, one sample a step, in a ring."""
+class _Ring:
+    """The latest samples; unordered once it's full."""
 
     def __init__(self) -> None:
         self._samples: list[int] = []
         self._next = 0
+
+    def add(self, sample: int) -> None:
+        if len(self._samples) < HOOK_SAMPLE_COUNT_MAX:
+            self._samples.append(sample)
+        else:
+            self._samples[self._next] = sample
+            self._next = (self._next + 1) % HOOK_SAMPLE_COUNT_MAX
+
+    def take(self) -> list[int]:
+        samples, self._samples, self._next = self._samples, [], 0
+        return samples
+
+
+class HookTimer:
+    """Nanoseconds inside hooks, one sample a step; steps that compute apart from those that only wait."""
+
+    def __init__(self) -> None:
+        self._computing = _Ring()
+        self._waiting = _Ring()
+        self._is_computing = False
         #: Of the step in progress.
         self.elapsed_ns = 0
 
-    def end_step(self) -> None:
-        if len(self._samples) < HOOK_SAMPLE_COUNT_MAX:
-            self._samples.append(self.elapsed_ns)
-        else:
-            self._samples[self._next] = self.elapsed_ns
-            self._next = (self._next + 1) % HOOK_SAMPLE_COUNT_MAX
+    def begin_step(self, is_computing: bool) -> None:
+        """Ends the step before it, if that had any hooks."""
+        if self.elapsed_ns > 0:
+            (self._computing if self._is_computing else self._waiting).add(self.elapsed_ns)
         self.elapsed_ns = 0
+        self._is_computing = is_computing
 
-    def take(self) -> list[int]:
-        """The samples since the last call, in nanoseconds; unordered once the ring is full."""
-        samples, self._samples, self._next = self._samples, [], 0
-        return samples
+    def take(self) -> tuple[list[int], list[int]]:
+        """The samples since the last call: of steps that computed, of steps that waited."""
+        return self._computing.take(), self._waiting.take()
 
 
 #: One engine thread per process, so one timer.

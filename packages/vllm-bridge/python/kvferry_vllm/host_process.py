@@ -8,6 +8,7 @@ own READs can't write any more once the kernel has given its exit status. Knows 
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import socket
@@ -15,8 +16,6 @@ import struct
 import subprocess
 import time
 from typing import Any, Callable, Sequence
-
-import msgspec
 
 from .limits import BACKLOG_SIZE_BYTES_MAX, KILL_TIMEOUT_S, MESSAGE_SIZE_BYTES_MAX
 
@@ -50,8 +49,6 @@ class HostProcess:
         self._socket: socket.socket | None = ours
         self._backlog = bytearray()
         self._received = bytearray()
-        self._encoder = msgspec.json.Encoder()
-        self._decoder = msgspec.json.Decoder(dict)
         #: Why the connection ended; None while it's open.
         self.end_reason: str | None = None
 
@@ -71,7 +68,7 @@ class HostProcess:
         """Hands a message over, or keeps what the socket doesn't take now for the next call."""
         if self._socket is None:
             return
-        body = self._encoder.encode(message)
+        body = json.dumps(message, separators=(",", ":")).encode()
         if len(body) > MESSAGE_SIZE_BYTES_MAX:
             self._disconnect(f"a message of {len(body)} bytes")
             return
@@ -108,10 +105,14 @@ class HostProcess:
             body = bytes(memoryview(self._received)[_HEADER.size : end])
             del self._received[:end]
             try:
-                messages.append(self._decoder.decode(body))
-            except msgspec.DecodeError as error:
+                message = json.loads(body)
+            except ValueError as error:
                 self._disconnect(f"an unreadable message: {error}")
                 break
+            if not isinstance(message, dict):
+                self._disconnect("a message that is no object")
+                break
+            messages.append(message)
         return messages
 
     def wait_for(self, is_met: Callable[[Message], bool], timeout_s: float) -> list[Message]:

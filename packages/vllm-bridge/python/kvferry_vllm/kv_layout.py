@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
-from .memfd_pool import SharedAllocation
-
 if TYPE_CHECKING:
     import torch
+    from .memfd_pool import SharedAllocation
     from vllm.v1.kv_cache_interface import KVCacheConfig
 
 

@@ -84,8 +84,9 @@ class WorkerHalf:
         self._heard_at = 0.0
         self._looked_at = 0.0
         self._pinged_at: float | None = None
-        #: Totals of this half and of the latest host, for logs and tests.
-        self.counters: dict[str, int] = {"hostDeaths": 0, "loadsFailedByHostDeath": 0}
+        #: Totals of this half, and of this life of the host, for tests and tools.
+        self._counters: dict[str, int] = {"hostDeaths": 0, "loadsFailedByHostDeath": 0}
+        self._host_counters: dict[str, int] = {}
 
     @property
     def facts(self) -> HostFacts | None:
@@ -194,7 +195,7 @@ class WorkerHalf:
             for message in self._host.wait_for(lambda m: m.get("t") == "pong", self._supervision.answer):
                 self._handle(message)
         pid = self._host.pid if self._host is not None and self.facts is not None else 0
-        return {**self.counters, "hostPid": pid}
+        return {**self._host_counters, **self._counters, "hostPid": pid}
 
     # What vLLM waits for
 
@@ -255,7 +256,7 @@ class WorkerHalf:
             )
             logger.info("KVFerry's host process is ready at %s:%d", rank.host, rank.port)
         elif kind == "pong":
-            self.counters.update(message["counters"])
+            self._host_counters = message["counters"]
         elif kind == "refused":
             logger.error("KVFerry's host process refuses: %s", message["message"])
 
@@ -274,6 +275,7 @@ class WorkerHalf:
     def _spawn(self) -> HostProcess:
         host = self._start_host()
         self._host = host
+        self._host_counters = {}
         self._started_at = self._heard_at = self._now()
         self._pinged_at = None
         host.send(self._start_message)
@@ -307,8 +309,8 @@ class WorkerHalf:
         """The process is reaped: nothing that it began can touch memory any more."""
         lease_ms = 0.0 if self._facts is None else self._facts.lease_ms
         self._host = self._facts = None
-        self.counters["hostDeaths"] += 1
-        self.counters["loadsFailedByHostDeath"] += len(self._loads)
+        self._counters["hostDeaths"] += 1
+        self._counters["loadsFailedByHostDeath"] += len(self._loads)
         logger.error(
             "KVFerry's host process is gone (%s): %d loads fail, %d requests keep their blocks for %.1f s",
             reason, len(self._loads), len(self._sends), lease_ms / 1_000,

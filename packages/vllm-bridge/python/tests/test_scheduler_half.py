@@ -92,6 +92,17 @@ class Records(unittest.TestCase):
         self.events()
         self.assertFalse(self.half.has_pending)
 
+    def test_an_aborted_load_keeps_the_engine_stepping_until_its_report(self) -> None:
+        params = consume()
+        self.half.matched_tokens("r", 9, params, 0)
+        self.half.on_allocated("r", 9, params, 0, [[1, 2, 3]], 9)
+        self.assertEqual(self.half.on_finished("r", 9, 0, "aborted", [[1, 2, 3]]), NOTHING)
+        self.events()
+        self.assertTrue(self.half.has_pending)
+        self.half.on_output([], ["r"])
+        self.events()
+        self.assertFalse(self.half.has_pending)
+
     def test_params_that_are_no_json(self) -> None:
         for wrong in (b"bytes", float("nan"), {1, 2}, "x" * 1_100_000):
             params = {**consume(), "note": wrong}

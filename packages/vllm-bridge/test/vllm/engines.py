@@ -93,7 +93,7 @@ class Engine:
                 raise RuntimeError(f"{self.name}: {kind} instead of {command}: {value}")
             self._answers[value[0]] = Answer(*value[1:])
 
-    def wait_until(self, what: str, is_met: Callable[[], bool], timeout_s: float = 20) -> None:
+    def wait_until(self, what: str, is_met: Callable[[], bool], timeout_s: float = 60) -> None:
         deadline = time.monotonic() + timeout_s
         while not is_met():
             if time.monotonic() > deadline:

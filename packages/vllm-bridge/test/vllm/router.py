@@ -19,6 +19,20 @@ def prompt_of(length: int, seed: int = 0) -> str:
     return "".join(letters.choice("abcdefghijklmnopqrstuvwxyz ") for _ in range(length))
 
 
+class Oracle:
+    """What one engine alone says: the text that every other way must give."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._tokens: dict[str, list[int]] = {}
+
+    def __call__(self, prompt: str) -> list[int]:
+        if prompt not in self._tokens:
+            answer = self._engine.ask(new_id("alone"), prompt, OUTPUT_COUNT)
+            self._tokens[prompt] = answer.tokens
+        return self._tokens[prompt]
+
+
 def new_id(prefix: str) -> str:
     return f"{prefix}-{next(_ids)}"
 

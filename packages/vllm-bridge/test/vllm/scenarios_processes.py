@@ -1,4 +1,7 @@
-"""The form in which vLLM serves: scheduler half and worker half in two processes, steps and news pickled."""
+"""The form in which vLLM serves: scheduler half and worker half in two processes, steps and news pickled.
+
+And an engine that must not start.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ from typing import Callable
 
 from checks import Checks, equal
 from engines import Engine
-from router import disaggregated, prompt_of
+from router import Oracle, disaggregated, prompt_of
 
 LENGTHS = (20, 321, 1400)
 
 
-def two_processes(checks: Checks, start: Callable[..., Engine], expected: dict[str, list[int]]) -> None:
+def two_processes(checks: Checks, start: Callable[..., Engine], oracle: Oracle) -> None:
     """One engine in this form (each of its processes imports vLLM anew), as producer and as consumer."""
     apart = start("apart", {"kv_role": "kv_both"}, in_process=False, block_size=32)
     other = start("other", {"kv_role": "kv_both"}, block_size=32)
@@ -28,7 +31,7 @@ def two_processes(checks: Checks, start: Callable[..., Engine], expected: dict[s
                 about = f"halves in two processes: from {producer.name} to {consumer.name}, {length} tokens"
                 with checks.check(about, engines):
                     answer = disaggregated(producer, consumer, prompt)
-                    equal(answer.tokens, expected[prompt], "tokens")
+                    equal(answer.tokens, oracle(prompt), "tokens")
         with checks.check("halves in two processes: its host ends with it", engines):
             hosts = _hosts_under(apart.pid)
             equal(len(hosts), 1, "hosts")
@@ -40,6 +43,23 @@ def two_processes(checks: Checks, start: Callable[..., Engine], expected: dict[s
             equal(Path(f"/proc/{hosts[0]}").exists(), False, "the host lives")
     finally:
         for engine in engines:
+            engine.stop()
+
+
+def refused_at_start(checks: Checks, start: Callable[..., Engine]) -> None:
+    with checks.check("a configuration that the host refuses: the engine doesn't start, and says why"):
+        extra = {"sidechannel": {"port": 5600}}
+        connector = {"kv_role": "kv_both", "kv_connector_extra_config": extra}
+        engine = start("refused", connector, block_size=32)
+        try:
+            engine.wait_ready()
+        except RuntimeError as error:
+            for part in ("ERR_KV_CONFIG", "sidechannel", "did you mean sideChannel"):
+                if part not in str(error):
+                    raise AssertionError(f"no {part!r} in {error}") from error
+        else:
+            raise AssertionError("it started")
+        finally:
             engine.stop()
 
 
