@@ -61,11 +61,23 @@ export function publishedManifest(manifest, versions) {
   return published
 }
 
+/** The newest versions that a binary asks of the C and C++ libraries: which systems it runs on. */
+function neededVersions(binary) {
+  const text = readFileSync(binary, 'latin1')
+  return ['GLIBC', 'GLIBCXX'].map((library) => {
+    const versions = [...text.matchAll(new RegExp(`${library}_([0-9.]+)`, 'g'))].map((m) => m[1])
+    versions.sort((a, b) => a.localeCompare(b, 'en', { numeric: true }))
+    return `${library} ${versions.at(-1) ?? 'of any version'}`
+  })
+}
+
 async function must(what, command, args, options) {
   const { code, output } = await run(command, args, { quiet: true, ...options })
   if (code !== 0) throw new SetupError(`${what} failed:\n${output}`)
   return output
 }
+
+const isPattern = (segment) => /[*?[{!]/.test(segment)
 
 /** Lays one package out in `stage` as the tarball will hold it. */
 async function stagePackage({ folder, manifest, name }, versions, stage, hasTypes) {
@@ -88,7 +100,11 @@ async function stagePackage({ folder, manifest, name }, versions, stage, hasType
       // Symbols of static functions are of use to nobody who has no sources; without strip it is just larger.
       await run('strip', ['--strip-unneeded', target], { quiet: true })
     } else {
-      cpSync(join(folder, file), target, { recursive: true })
+      // Of a pattern the folder above it: npm applies the pattern when it packs.
+      const segments = file.split('/')
+      const first = segments.findIndex(isPattern)
+      const plain = first < 0 ? segments : segments.slice(0, first)
+      cpSync(join(folder, ...plain), join(stage, ...plain), { recursive: true })
     }
   }
 }
@@ -112,6 +128,9 @@ export async function packAll({ out, only = null, hasTypes = true, log = () => {
       const [report] = JSON.parse(
         await must(`packing ${one.name}`, 'npm', args, { cwd: stage, capture: true, quiet: false }),
       )
+      if (existsSync(join(stage, addonName))) {
+        log(`${addonName} needs ${neededVersions(join(stage, addonName)).join(', ')}`)
+      }
       log(`${report.filename} (${Math.ceil(report.size / 1024)} KiB, ${report.entryCount} files)`)
       packed.push({
         name: one.name,
