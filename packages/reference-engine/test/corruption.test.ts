@@ -1,4 +1,4 @@
-/** Bytes decide the text: a flipped one is counted, logged, and changes what the engine says. */
+/** Bytes decide the text: a flipped one is counted, logged, and ends the request before a token follows from it. */
 import { afterEach, describe, expect, it } from 'vitest'
 import { silentLogger, type Logger } from '@kvferry/connector-api'
 import { ScriptedConnector } from './support/scripted-connector.ts'
@@ -10,6 +10,7 @@ afterEach(async () => {
   engine = null
 })
 
+const corrupted = { finishReason: 'error', error: { code: 'ERR_KV_TRANSFER_FAILED' } }
 const prompt = 'forty tokens of prompt, exactly as many.'
 
 function flip(core: TestCore, requestId: string, position: number): void {
@@ -42,10 +43,8 @@ describe('a flipped byte', () => {
       flip(engine, 'victim', position)
       const { text, end } = await answer
       const clean = await cleanText(12)
-      expect(end.finishReason).toBe('length')
-      expect(text).toHaveLength(12)
-      expect(text.slice(0, firstWrongToken)).toBe(clean.slice(0, firstWrongToken))
-      expect(text[firstWrongToken]).not.toBe(clean[firstWrongToken])
+      expect(end).toMatchObject(corrupted)
+      expect(text).toBe(clean.slice(0, firstWrongToken))
       expect(end.timings.verification.mismatchedBlocks).toBe(1)
       const stats = await engine.core.stats()
       expect(stats.verification.mismatchedBlocks).toBe(1)
@@ -66,7 +65,8 @@ describe('a flipped byte', () => {
     const hit = await engine.run(prompt, 3)
     expect(hit.end.timings.cachedTokens).toBe(36)
     expect(hit.end.timings.verification.mismatchedBlocks).toBe(1)
-    expect(hit.text).not.toBe(await cleanText(3))
+    expect(hit.end).toMatchObject(corrupted)
+    expect(hit.text).toBe('')
     const next = await engine.run(prompt, 3)
     expect(next.end.timings.cachedTokens).toBe(0)
     expect(next.text).toBe(await cleanText(3))
@@ -86,7 +86,8 @@ describe('a flipped byte', () => {
         })
       }
       const { text, end } = await engine.run(prompt, 1)
-      expect(text).not.toBe(await cleanText(1))
+      expect(end).toMatchObject(corrupted)
+      expect(text).toBe('')
       expect(end.timings.verification).toEqual({
         blocksLoaded: 10,
         blocksVerified: 10,

@@ -29,12 +29,19 @@ export interface ForwardResult {
   readonly sampled: readonly (number | null)[]
   /** Blocks whose bytes were not what the tokens before them demand. */
   readonly wrongBlocks: readonly number[]
+  /** The requests that read them: their next token would follow from wrong bytes. */
+  readonly corrupted: ReadonlySet<EngineRequest>
 }
 
 /** Digests of ranges, one after the other, and a cursor into them. */
 interface Reading {
   readonly digests: BigUint64Array
   slot: number
+}
+
+interface WrongBlocks {
+  readonly blocks: number[]
+  readonly requests: Set<EngineRequest>
 }
 
 export class Forward {
@@ -89,7 +96,7 @@ export class Forward {
   ): ForwardResult {
     const loadedReading: Reading = { digests: loadedDigests, slot: 0 }
     const writtenReading: Reading = { digests: writtenDigests, slot: 0 }
-    const wrongBlocks: number[] = []
+    const wrong: WrongBlocks = { blocks: [], requests: new Set() }
     const sampled = plans.map((plan) => {
       const { chunk, loaded } = plan
       const { request } = chunk
@@ -98,18 +105,18 @@ export class Forward {
         const first = loadedReading.slot
         const end = plan.isPromptSum ? first + loaded.end - loaded.start : first
         sum = addDigests(sum, loadedDigests, first, end)
-        this.#check(loaded, loadedReading, wrongBlocks)
+        this.#check(loaded, loadedReading, wrong)
         this.#countVerified(request)
       }
       for (const range of plan.written) {
         const first = writtenReading.slot
         sum = addDigests(sum, writtenDigests, first, first + range.end - range.start)
-        this.#check(range, writtenReading, wrongBlocks)
+        this.#check(range, writtenReading, wrong)
       }
       if (plan.isPromptSum) this.#keepPromptSum(request, chunk, sum)
       return plan.isSampled ? nextToken(request.seeds[chunk.end - 1] as bigint, sum) : null
     })
-    return { sampled, wrongBlocks }
+    return { sampled, wrongBlocks: wrong.blocks, corrupted: wrong.requests }
   }
 
   #keepPromptSum(request: EngineRequest, chunk: ScheduledChunk, sum: DigestSum): void {
@@ -125,12 +132,13 @@ export class Forward {
   }
 
   /** Compares one range with what it must be, and moves the cursor past it. */
-  #check(range: SlotRange, reading: Reading, wrongBlocks: number[]): void {
+  #check(range: SlotRange, reading: Reading, wrong: WrongBlocks): void {
     const { request } = range
     const { blockTokens } = this.#caches
     for (const index of findMismatches(range, reading.digests, reading.slot, blockTokens)) {
       const block = request.blocks[index] as number
-      wrongBlocks.push(block)
+      wrong.blocks.push(block)
+      wrong.requests.add(request)
       if (request.mismatchedBlockIndexes.has(index)) continue
       request.mismatchedBlockIndexes.add(index)
       this.#mismatchedBlocks++

@@ -3,7 +3,7 @@
  * requests and the release of their blocks. Called by the step loop between steps only, so that no block
  * changes hands while kernels write.
  */
-import { assert, assertNever } from '@kvferry/connector-api'
+import { assert, assertNever, ConnectorError } from '@kvferry/connector-api'
 import type {
   AnyConnectorError,
   ConnectorScheduler,
@@ -80,6 +80,8 @@ export class Lifecycle {
     modelledEndMs: number,
   ): void {
     chunks.forEach(({ request, end }, index) => {
+      // Ended inside the step: its bytes were wrong.
+      if (request.isAnswered) return
       request.computedTokenCount = end
       this.#parts.blocks.cacheComputed(request)
       const token = sampled[index] ?? null
@@ -98,6 +100,14 @@ export class Lifecycle {
   /** Makes blocks whose bytes were wrong unfindable. */
   distrust(blocks: readonly number[]): void {
     this.#parts.pool.evict(blocks)
+  }
+
+  /** A request whose KV held other bytes than its tokens demand: it ends, and no token follows from them. */
+  failCorrupted(request: EngineRequest): void {
+    if (request.isAnswered) return
+    const status = 'KV bytes differ from what the tokens demand'
+    const details = { operation: 'verify', peer: 'own memory', status }
+    this.#end(request, 'failed', new ConnectorError('ERR_KV_TRANSFER_FAILED', status, details))
   }
 
   /** What the worker half found in this step. The scheduler half must have heard it already. */

@@ -59,7 +59,7 @@ interface ForwardTimes {
   readonly exposedHookMs: number
 }
 
-const noWork: ForwardResult = { sampled: [], wrongBlocks: [] }
+const noWork: ForwardResult = { sampled: [], wrongBlocks: [], corrupted: new Set() }
 const emptyOutput: WorkerOutput = { sent: [], received: [], failed: [] }
 
 export class StepRunner {
@@ -90,6 +90,7 @@ export class StepRunner {
     const hooksInsideMs = watch.elapsedMs - hooksBeforeMs
     const output = this.#collect(ended)
     lifecycle.distrust(result.wrongBlocks)
+    for (const request of result.corrupted) lifecycle.failCorrupted(request)
     lifecycle.applyStep(plan.chunks, result.sampled, times.modelledEndMs)
     lifecycle.applyWorkerOutput(output)
     const hookMs = watch.take()
