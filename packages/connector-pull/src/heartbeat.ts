@@ -7,7 +7,8 @@ import { utf8Size } from './bytes.ts'
 import { pullLimits } from './limits.ts'
 
 /** Five may be lost before a lease runs out. vLLM's rhythm: a sixth of the lease. */
-export const heartbeatIntervalMs = (leaseDurationMs: number): number => leaseDurationMs / 6
+export const heartbeatIntervalMs = (leaseDurationMs: number): number =>
+  Math.max(pullLimits.heartbeatIntervalMsMin, leaseDurationMs / 6)
 
 /** Until the first renewal of a lease that has `leftMs`: at once when two intervals would be too long. */
 export const firstHeartbeatDelayMs = (leftMs: number, intervalMs: number): number =>

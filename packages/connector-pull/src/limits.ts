@@ -21,6 +21,10 @@ export const pullLimits = {
   handshakeBackOffMinMs: 200,
   /** The longest pause: a peer that comes back is found again within it. */
   handshakeBackOffMaxMs: 10_000,
+  /** However short a lease a producer names, it isn't renewed more often. */
+  heartbeatIntervalMsMin: 100,
+  /** Two machines' clocks run apart by this share at most: twice what a clock may be slewed by. */
+  clockDriftMax: 0.001,
   /** Ids in one heartbeat. */
   heartbeatIdCountMax: 256,
   /** Bytes of the ids in one heartbeat: far below a frame, so that others are not held up. */

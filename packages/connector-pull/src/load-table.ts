@@ -86,6 +86,10 @@ export class LoadTable {
     const error = this.#refusal(order)
     if (error !== null) {
       this.fail(order, error)
+      // The producer need not wait for a load that never starts.
+      if (this.#stopError === null) {
+        this.#init.releases.add(this.#init.peers, order.handoff, loadId)
+      }
       return
     }
     const record: LoadRecord = {

@@ -1,9 +1,11 @@
 /**
  * A peer's monotonic clock as seen from here. Each answered message that carries the peer's reading is a
- * sample; the one with the shortest round trip is kept, since its error is at most half of that. Offsets
- * decide only what is not worth trying: whether bytes may be used never depends on one.
+ * sample, wrong by half of its round trip at most when it is taken and by the clocks' drift afterwards; the
+ * best one is kept. Offsets decide only what is not worth trying: whether bytes may be used never depends
+ * on one.
  */
 import type { Instant } from '@kvferry/connector-api'
+import { pullLimits } from './limits.ts'
 
 export interface ClockSample {
   readonly sentAt: Instant
@@ -15,6 +17,7 @@ export interface ClockSample {
 export class PeerClock {
   #offsetMs = 0
   #errorMs = Number.POSITIVE_INFINITY
+  #takenAt = 0
 
   constructor(first: ClockSample) {
     this.learn(first)
@@ -22,13 +25,18 @@ export class PeerClock {
 
   learn({ sentAt, receivedAt, remoteMs }: ClockSample): void {
     const errorMs = (receivedAt - sentAt) / 2
-    if (errorMs >= this.#errorMs) return
+    if (errorMs >= this.#errorAt(receivedAt)) return
     this.#errorMs = errorMs
+    this.#takenAt = receivedAt
     this.#offsetMs = remoteMs - (sentAt + receivedAt) / 2
   }
 
   /** Time until the peer's clock shows `remoteMs`, at most: no real end is later. Negative when past. */
   longestUntil(remoteMs: number, now: Instant): number {
-    return remoteMs - this.#offsetMs - now + this.#errorMs
+    return remoteMs - this.#offsetMs - now + this.#errorAt(now)
+  }
+
+  #errorAt(now: Instant): number {
+    return this.#errorMs + (now - this.#takenAt) * pullLimits.clockDriftMax
   }
 }

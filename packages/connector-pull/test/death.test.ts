@@ -160,6 +160,8 @@ test('too many blocks in quarantine: further loads are refused', async () => {
   await until(pair.world, () => refused.outcome !== 'loading', 100)
   expect(refused.errorCode).toBe('ERR_KV_QUARANTINE_FULL')
   expect(refused.failedBlocks).toEqual([...refused.blocks])
+  // P is told that nobody will read them.
+  await until(pair.world, () => pair.p.counter('leasesReleased') === 1, 100)
 })
 
 test('the agent breaks: open READs are in doubt for good, new loads fail', async () => {

@@ -3,7 +3,7 @@ import { asEngineId, asRequestId, instantPlus, type Clock } from '@kvferry/conne
 import { Engine } from '@kvferry/connector-api/testing'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { firstHeartbeatDelayMs, heartbeatPortions } from '../src/heartbeat.ts'
+import { firstHeartbeatDelayMs, heartbeatIntervalMs, heartbeatPortions } from '../src/heartbeat.ts'
 import { pullLimits } from '../src/limits.ts'
 import { decodeHeartbeat } from '../src/messages.ts'
 import {
@@ -250,6 +250,11 @@ test('a partition shorter than a lease costs nothing; a longer one is known befo
   await until(pair.world, () => request.outcome === 'failed')
   expect(request.errorCode).toBe('ERR_KV_LEASE_EXPIRED')
   expect(pair.d.agent.counters().transfersPosted).toBe(0)
+})
+
+test('a producer that names no lease at all is not asked without pause', () => {
+  expect(heartbeatIntervalMs(30_000)).toBe(5_000)
+  expect(heartbeatIntervalMs(0)).toBe(pullLimits.heartbeatIntervalMsMin)
 })
 
 test('a lease that is nearly over when its handoff arrives is renewed at once', () => {
