@@ -1,10 +1,8 @@
 import { runConnectorSimulation } from '@kvferry/connector-api/conformance'
-import { pull } from '../src/index.ts'
+import { simulationTarget } from './simulation-target.ts'
 
 runConnectorSimulation('pull', {
-  factory: pull,
-  options: { leaseDurationMs: 2_000, transferDeadlineMs: 500, handshakeTimeoutMs: 400 },
-  boundMs: 20_000,
+  ...simulationTarget,
   seedCount: 500,
   endings: [
     'loaded',

@@ -143,7 +143,7 @@ export class ClusterRouter {
     }
     journey.producerEngine = engine
     const init = { prompt, promptTokenCount, outputTokenCount: 1, params, onEnd }
-    journey.producer = engine.submit({ ...init, id: `${engine.name}/${id}` })
+    journey.producer = engine.submit({ ...init, id: freshId(engine, id) })
   }
 
   #consume(journey: Journey, params: KvTransferParams | null): void {
@@ -157,7 +157,7 @@ export class ClusterRouter {
       this.#close(journey, finishReason === 'length-capped' ? 'done' : 'undone')
     journey.consumerEngine = engine
     const init = { prompt, promptTokenCount, outputTokenCount, params, onEnd }
-    journey.consumer = engine.submit({ ...init, id: `${engine.name}/${id}` })
+    journey.consumer = engine.submit({ ...init, id: freshId(engine, id) })
   }
 
   #living(name: string): ServingEngine | null {
@@ -169,6 +169,13 @@ export class ClusterRouter {
     journey.outcome = outcome
     this.#auditor.note(`router ${journey.job.id} is ${outcome}`)
   }
+}
+
+/** As clients choose ids: one may come again, though not within one life of an engine. */
+function freshId({ name, requests }: ServingEngine, id: string): string {
+  let fresh = `${name}/${id}`
+  while (requests.has(fresh)) fresh += '+'
+  return fresh
 }
 
 const producerFlags = (params: KvTransferParams): KvTransferParams =>

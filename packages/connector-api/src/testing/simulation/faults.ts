@@ -8,16 +8,23 @@ import { asEngineId } from '../../ids.ts'
 import { assertNever } from '../../assert.ts'
 import type { Cluster } from '../cluster/cluster.ts'
 import type { PlannedFault } from './plan.ts'
+import type { RecentNotifications } from './recent-notifications.ts'
 
 const notificationDelayMsMax = 300
 const messageDelayMsMax = 100
-const forgedSizeBytes = 48
+/** A forger tries again and again: it can't know when somebody waits for something. */
+const forgeryCount = 50
+const forgeryPeriodMs = 3
 
-export function applyFault(cluster: Cluster, fault: PlannedFault): void {
+export function applyFault(
+  cluster: Cluster,
+  fault: PlannedFault,
+  heard: RecentNotifications,
+): void {
   cluster.auditor.note(
     `fault ${fault.kind} ${fault.producer} ${fault.consumer} (${fault.victim}), ${fault.lengthMs.toFixed(0)} ms`,
   )
-  const undo = start(cluster, fault)
+  const undo = start(cluster, fault, heard)
   if (undo === null) return
   cluster.world.clock.after(fault.lengthMs, () => {
     cluster.auditor.note(`end of ${fault.kind}`)
@@ -26,7 +33,11 @@ export function applyFault(cluster: Cluster, fault: PlannedFault): void {
 }
 
 /** Breaks it; returns how it is mended, or null when there is nothing to mend. */
-function start(cluster: Cluster, fault: PlannedFault): (() => void) | null {
+function start(
+  cluster: Cluster,
+  fault: PlannedFault,
+  heard: RecentNotifications,
+): (() => void) | null {
   const { channels, fabric } = cluster.world
   const [p, d] = [asEngineId(fault.producer), asEngineId(fault.consumer)]
   switch (fault.kind) {
@@ -60,8 +71,13 @@ function start(cluster: Cluster, fault: PlannedFault): (() => void) | null {
       return () => (channels.faults.extraDelayMs = 0)
     case 'forge-notifications':
       return onAgents(cluster, fault.victim, (name) => {
-        const message = cluster.world.random.bytes(Math.floor(forgedSizeBytes * fault.strength))
-        fabric.forge(name, { from: 'nobody', message })
+        for (let count = 0; count < forgeryCount; count += 1) {
+          cluster.world.clock.after(count * forgeryPeriodMs, () => {
+            for (const message of heard.forge(cluster.world.random)) {
+              fabric.forge(name, { from: 'nobody', message })
+            }
+          })
+        }
         return () => undefined
       })
     case 'stop-host':

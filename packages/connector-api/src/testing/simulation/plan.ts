@@ -81,12 +81,15 @@ export function planSimulation(seed: number): SimulationPlan {
   const pick = <T>(of: readonly T[]): T => of[random.integer(of.length)]!
   // Half of the runs are crowded in time, half spread out.
   const lengthMs = pick([60, 600])
+  const jobs = Array.from({ length: 6 + random.integer(10) }, (_, index) =>
+    planJob(random, index, lengthMs),
+  )
+  const faults = Array.from({ length: random.integer(6) }, () => planFault(random, lengthMs))
+  const restart = random.chance(0.1) ? planRestart(random) : { jobs: [], faults: [] }
   return {
     seed,
-    jobs: Array.from({ length: 6 + random.integer(10) }, (_, index) =>
-      planJob(random, index, lengthMs),
-    ),
-    faults: Array.from({ length: random.integer(6) }, () => planFault(random, lengthMs)),
+    jobs: [...jobs, ...restart.jobs],
+    faults: [...faults, ...restart.faults],
     skew: Object.fromEntries([...producers, ...consumers].map((name) => [name, planSkew(random)])),
     times: {
       bandwidthBytesPerMs: pick([64, 256, 4_096]),
@@ -109,7 +112,8 @@ function planJob(random: SeededRandom, index: number, lengthMs: number): Planned
   return {
     atMs: random.uniform() * lengthMs,
     job: {
-      id: `r${index}`,
+      // Ids come again: in another life of an engine they mean something else.
+      id: `r${random.chance(0.5) ? random.integer(3) : index}`,
       // Some prompts come again, longer or shorter.
       prompt: random.chance(0.5) ? 1 + random.integer(3) : 100 + index,
       promptTokenCount: 1 + random.integer(40),
@@ -141,6 +145,26 @@ function planFault(random: SeededRandom, lengthMs: number): PlannedFault {
     victim: random.chance(0.5) ? producer : consumer,
     lengthMs: random.uniform() * (random.chance(0.5) ? 100 : 2_500),
     strength: random.uniform(),
+  }
+}
+
+/**
+ * A coincidence that chance alone brings too seldom: a handoff is on its way while its producer gets a new
+ * life, in which the same id stands for another prompt.
+ */
+function planRestart(random: SeededRandom): Pick<SimulationPlan, 'jobs' | 'faults'> {
+  const fault = { ...planFault(random, 100), kind: 'kill', lengthMs: 5 } as const
+  const { atMs, producer } = fault
+  const { job, ...first } = planJob(random, 99, 0)
+  const of = (startMs: number, prompt: number, hopMs: number): PlannedJob => ({
+    ...first,
+    abort: null,
+    atMs: startMs,
+    job: { ...job, id: 'again', prompt, producer, hopMs },
+  })
+  return {
+    jobs: [of(Math.max(0, atMs - 20), 200, 80), of(atMs + 20, 201, 1_000)],
+    faults: [{ ...fault, victim: producer, atMs: atMs + 10 }],
   }
 }
 

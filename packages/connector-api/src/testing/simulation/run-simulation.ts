@@ -10,6 +10,7 @@ import type { Journey } from '../cluster/cluster-router.ts'
 import { applyFault } from './faults.ts'
 import { consumers, producers } from './plan.ts'
 import type { PlannedJob, SimulationPlan } from './plan.ts'
+import { RecentNotifications } from './recent-notifications.ts'
 
 export interface SimulationTarget {
   readonly factory: ConnectorFactory
@@ -35,6 +36,7 @@ export async function runSimulation(
 ): Promise<SimulationResult> {
   const { factory, options = {}, boundMs } = target
   const { freeMode, loadFailurePolicy, blockCount, stepTokenCountMax, skew, times, seed } = plan
+  const heard = new RecentNotifications()
   const cluster = await Cluster.open({
     factory,
     seed,
@@ -42,7 +44,15 @@ export async function runSimulation(
     skew,
     producerCount: producers.length,
     consumerCount: consumers.length,
-    engines: { options, freeMode, loadFailurePolicy, blockCount, stepTokenCountMax, idleStepMs },
+    engines: {
+      options,
+      freeMode,
+      loadFailurePolicy,
+      blockCount,
+      stepTokenCountMax,
+      idleStepMs,
+      wrapAgent: (agent) => heard.tap(agent),
+    },
   })
   const { clock } = cluster.world
   let endMs = 0
@@ -51,7 +61,7 @@ export async function runSimulation(
     endMs = Math.max(endMs, job.atMs + (job.job.hopMs ?? 0) + (job.repeatAt?.afterMs ?? 0))
   }
   for (const fault of plan.faults) {
-    clock.after(fault.atMs, () => applyFault(cluster, fault))
+    clock.after(fault.atMs, () => applyFault(cluster, fault, heard))
     endMs = Math.max(endMs, fault.atMs + fault.lengthMs)
   }
   await clock.advance(endMs + 1)
