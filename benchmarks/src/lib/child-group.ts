@@ -21,6 +21,9 @@ export interface ChildOptions {
   readonly script: string
   readonly args: readonly string[]
   readonly env?: Readonly<Record<string, string>>
+  /** A command that replaces itself by the child, such as `ip netns exec NAME`. */
+  readonly launcher?: readonly string[]
+  readonly cwd?: string
   /** All of the child's stderr is also written there. */
   readonly logFile?: string | null
 }
@@ -79,11 +82,14 @@ function describeTail(member: Member): string {
 }
 
 function spawnMember(options: ChildOptions): Member {
-  const child = spawn(process.execPath, [options.script, ...options.args], {
+  const [command = process.execPath, ...before] = options.launcher ?? []
+  const own = options.launcher === undefined ? [] : [process.execPath]
+  const child = spawn(command, [...before, ...own, options.script, ...options.args], {
     // Never written to: its end tells a child started with --stop-on-stdin-end that this process is gone,
     // also when it was killed and could end nobody.
     stdio: ['pipe', 'pipe', 'pipe'],
     env: { ...process.env, ...options.env },
+    cwd: options.cwd,
   })
   child.stdin.on('error', () => {})
   living.add(child)
