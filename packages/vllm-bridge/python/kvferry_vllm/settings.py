@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Mapping
 
-from .worker_half import Supervision
+from .host_keeper import Supervision
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
-#: Keys of `bridge` in milliseconds, with the names of worker_half.py's settings.
+#: Keys of `bridge` in milliseconds, with the names of Supervision's fields.
 _TIMEOUT_KEYS = {"startTimeoutMs": "start", "answerTimeoutMs": "answer", "loadTimeoutMs": "load"}
 _BRIDGE_KEYS = (*_TIMEOUT_KEYS, "restartCountMax", "modelName", "logLevel")
 _ROLES = {"kv_producer": "producer", "kv_consumer": "consumer", "kv_both": "both"}

@@ -120,6 +120,10 @@ class HostProcessCase(unittest.TestCase):
         stubborn = self.start(PRELUDE + "time.sleep(60)")
         self.assertEqual(stubborn.close(0.05), -9)
 
+    def test_signals_of_the_terminal_are_not_for_the_host(self) -> None:
+        host = self.start(ECHO)
+        self.assertEqual(os.getsid(host.pid), host.pid)
+
     def test_waiting_has_an_end(self) -> None:
         host = self.start(PRELUDE + "time.sleep(60)")
         started = time.monotonic()

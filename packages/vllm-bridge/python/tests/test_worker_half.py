@@ -8,7 +8,8 @@ from typing import Any
 
 from kvferry_vllm import limits
 from kvferry_vllm.step_metadata import Batch, Event, Step
-from kvferry_vllm.worker_half import HostRefused, Output, Supervision, WorkerHalf
+from kvferry_vllm.host_keeper import HostRefused, Supervision
+from kvferry_vllm.worker_half import Output, WorkerHalf
 
 from . import golden
 
@@ -248,6 +249,17 @@ class Deaths(WorkerHalfCase):
         self.assertEqual(len(self.hosts), limits.RESTART_COUNT_MAX + 1)
         self.assertFalse(self.is_starting())
         self.assert_output(self.step(load("r", 4)), received=["r"], invalid=[4])
+
+    def test_a_restarted_host_that_never_becomes_ready_is_ended(self) -> None:
+        self.step(load("r", 4))
+        self.host.die()
+        self.step()
+        self.now += limits.START_TIMEOUT_S - 0.1
+        self.step()
+        self.assertFalse(self.host.is_killed)
+        self.now += 0.2
+        self.step()
+        self.assertTrue(self.host.is_killed)
 
     def test_restarts_far_apart_are_not_counted_together(self) -> None:
         for _ in range(2 * limits.RESTART_COUNT_MAX):
