@@ -109,7 +109,15 @@ async function loadFactory(
       { capability: 'transferMode' },
     )
   }
-  return { factory, config: { ...config, options: factory.parseOptions(config.options) } }
+  const options = factory.parseOptions(config.options)
+  if (options['bidirectional'] === true) {
+    throw new ConnectorError(
+      'ERR_KV_UNSUPPORTED',
+      'options.bidirectional: the vLLM bridge moves KV from prefill to decode only',
+      { capability: 'isBidirectional' },
+    )
+  }
+  return { factory, config: { ...config, options } }
 }
 
 function layoutOf({ caches }: StartMessage, memories: readonly KvMemory[]): KvCacheLayout {

@@ -16,7 +16,7 @@ from .handoff import (
     ID_SIZE_BYTES_MAX,
     Consume,
     Handoff,
-    Malformed,
+    NoTransfer,
     Parsed,
     Produce,
     Remote,
@@ -59,7 +59,7 @@ OFFERED, REFUSED, LOADING, SETTLED, ABORTING = (
     "settled",
     "aborting",
 )
-ANNOUNCED, LEASED = "announced", "leased"
+ADDED, ANNOUNCED, LEASED = "added", "announced", "leased"
 
 
 class PullRules:
@@ -112,12 +112,8 @@ class PullRules:
         state = self._intake(request_id, prompt_token_count, params)
         if state == OFFERED:
             self._set(request_id, LOADING if external_token_count > 0 else SETTLED)
-            return
-        if state in (REFUSED, LOADING, SETTLED, ABORTING):
-            return
-        if isinstance(self._parse(prompt_token_count, params), Produce):
-            if request_id in self._states or not self._is_full(request_id):
-                self._set(request_id, ANNOUNCED)
+        elif state == ADDED:
+            self._set(request_id, ANNOUNCED)
 
     def blocks_to_fill(
         self, prompt_token_count: int, external_token_count: int, block_ids: Sequence[int]
@@ -194,18 +190,18 @@ class PullRules:
     def _intake(
         self, request_id: str, prompt_token_count: int, params: Mapping[str, Any] | None
     ) -> str | None:
-        """The state of a request that came with a handoff. Idempotent: parsed once per request."""
+        """The state of a request that takes part. Idempotent: parsed once per request."""
         state = self._states.get(request_id)
         if state is not None:
-            return state if state not in (ANNOUNCED, LEASED) else None
+            return state
         parsed = self._parse(prompt_token_count, params)
-        if not isinstance(parsed, (Consume, Malformed)) or self._is_full(request_id):
+        if isinstance(parsed, NoTransfer) or self._is_full(request_id):
             return None
         if isinstance(parsed, Consume):
             self._handoffs[request_id] = parsed.handoff
             self._states[request_id] = OFFERED
         else:
-            self._states[request_id] = REFUSED
+            self._states[request_id] = ADDED if isinstance(parsed, Produce) else REFUSED
         return self._states[request_id]
 
     def _readable(
