@@ -16,6 +16,7 @@ export interface DeploymentOptions {
   /** Flags of both engines and of the oracle. */
   readonly engineFlags?: readonly string[]
   readonly connectorOptions?: Readonly<Record<string, string | number>>
+  readonly prefillFlags?: readonly string[]
   readonly decodeFlags?: readonly string[]
   readonly routerFlags?: readonly string[]
   readonly env?: Readonly<Record<string, string>>
@@ -62,7 +63,7 @@ export function binOf(packageName: string, bin: string): string {
 }
 
 /** A restart needs its predecessor's port, so the port is chosen before the first start. */
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer()
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const address = server.address()
@@ -96,6 +97,7 @@ function startEngine({ group, options, name, port }: EngineStart): Promise<Track
       '--stop-on-stdin-end',
       ...own,
       ...(options.engineFlags ?? []),
+      ...(name === 'prefill' ? (options.prefillFlags ?? []) : []),
       ...(name === 'decode' ? (options.decodeFlags ?? []) : []),
     ],
     env: options.env ?? {},

@@ -1,0 +1,143 @@
+/**
+ * The end of engines and of their parents: SIGTERM within one deadline whatever a peer does, a second signal
+ * at once, nothing left of a parent that was killed, and nothing left in shared memory.
+ */
+import { spawn } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import { afterEach, expect, test } from 'vitest'
+import { complete, promptOf } from '../src/completions.ts'
+import { binOf, startDeployment, type Deployment } from '../src/deployment.ts'
+import { sharedMemoryNames } from '../src/process-facts.ts'
+import { waitUntil } from '../src/wait-until.ts'
+
+let deployment: Deployment | null = null
+afterEach(async () => {
+  await deployment?.close()
+  deployment = null
+})
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Milliseconds until that process is gone. */
+async function goneAfterMs(pid: number, timeoutMs: number): Promise<number> {
+  const startedAt = performance.now()
+  await waitUntil(`process ${pid} is gone`, () => !isAlive(pid), timeoutMs)
+  return performance.now() - startedAt
+}
+
+const large = [
+  '--model=llama-3.1-8b',
+  '--kv-scale=8',
+  '--time-scale=0.02',
+  '--num-blocks=1024',
+  '--max-model-len=512',
+  '--prefix-caching=off',
+]
+
+test('SIGTERM of D while its transfers hang at a stopped P ends within the deadline', async () => {
+  const shutdownMs = 3_000
+  deployment = await startDeployment({
+    engineFlags: large,
+    connectorOptions: { leaseDurationMs: 20_000, transferDeadlineMs: 20_000 },
+    decodeFlags: [`--shutdown-deadline=${shutdownMs}`],
+    env: { UCX_TLS: 'tcp' },
+  })
+  const { routerUrl } = deployment
+  const model = 'llama-3.1-8b/8'
+  const requests = Array.from({ length: 16 }, (_, index) => ({
+    model,
+    prompt: promptOf(480, index),
+    maxTokens: 4,
+  }))
+  const outcomes = Promise.all(requests.map((request) => complete(routerUrl, request)))
+  const openNow = async () => (await deployment!.stats('decode')).agentCounters.transfersOpen
+  await waitUntil('a transfer is open', async () => (await openNow()) > 0)
+  deployment.kill('prefill', 'SIGSTOP')
+  try {
+    const { pid } = deployment.child('decode')
+    deployment.kill('decode', 'SIGTERM')
+    // A machine under load adds to it; stages that add up would take four times as long.
+    expect(await goneAfterMs(pid, 20_000)).toBeLessThan(shutdownMs + 3_000)
+  } finally {
+    deployment.kill('prefill', 'SIGCONT')
+  }
+  for (const outcome of await outcomes) {
+    if (outcome.kind === 'error') expect(outcome.code).toMatch(/^ERR_KV_/)
+  }
+})
+
+test('a second signal ends an engine at once, also with requests open', async () => {
+  deployment = await startDeployment({ engineFlags: ['--time-scale=50'] })
+  const { url } = deployment.child('decode').ready
+  const outcome = complete(url, { prompt: promptOf(40, 1), maxTokens: 200 })
+  await waitUntil('the request runs', async () => {
+    return (await deployment!.stats('decode')).blocks.owned > 0
+  })
+  const { pid } = deployment.child('decode')
+  deployment.kill('decode', 'SIGTERM')
+  await waitUntil('it refuses new ones', async () => (await fetch(`${url}/ready`)).status === 503)
+  await new Promise((resolve) => setTimeout(resolve, 700))
+  expect(isAlive(pid)).toBe(true)
+  deployment.kill('decode', 'SIGINT')
+  expect(await goneAfterMs(pid, 5_000)).toBeLessThan(2_000)
+  expect((await outcome).kind).toBe('error')
+})
+
+test('SIGKILL of kvferry-bench leaves no engine and no router behind', async () => {
+  const bench = spawn(
+    process.execPath,
+    [
+      binOf('@kvferry/benchmarks', 'kvferry-bench'),
+      'compare',
+      '--preset=quick',
+      '--connectors=pull',
+    ],
+    { stdio: ['ignore', 'ignore', 'pipe'] },
+  )
+  createInterface({ input: bench.stderr }).on('line', () => {})
+  const engines = (): number[] => {
+    const children = readFileSync(`/proc/${bench.pid}/task/${bench.pid}/children`, 'utf8')
+    return children
+      .trim()
+      .split(' ')
+      .filter(
+        (pid) => pid !== '' && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('/kvferry-'),
+      )
+      .map(Number)
+  }
+  try {
+    let pids: number[] = []
+    await waitUntil('it has started two programs', () => (pids = engines()).length >= 2, 60_000)
+    bench.kill('SIGKILL')
+    await waitUntil('they are gone', () => !pids.some(isAlive), 20_000)
+  } finally {
+    bench.kill('SIGKILL')
+  }
+})
+
+test('engines that were killed leave nothing in shared memory, over which they talked', async () => {
+  const before = sharedMemoryNames()
+  deployment = await startDeployment()
+  for (let seed = 0; seed < 4; seed++) {
+    const outcome = await complete(deployment.routerUrl, {
+      prompt: promptOf(300, seed),
+      maxTokens: 4,
+    })
+    expect(outcome.kind).toBe('text')
+  }
+  const { transports } = (await deployment.stats('decode')) as unknown as { transports: string[] }
+  expect(transports.join()).toMatch(/cma|shm|posix|sysv|xpmem/)
+  const pids = (['prefill', 'decode'] as const).map((name) => deployment!.child(name).pid)
+  deployment.kill('prefill', 'SIGKILL')
+  deployment.kill('decode', 'SIGKILL')
+  for (const pid of pids) await goneAfterMs(pid, 5_000)
+  expect(sharedMemoryNames().filter((name) => !before.includes(name))).toEqual([])
+})
