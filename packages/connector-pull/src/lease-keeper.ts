@@ -18,6 +18,7 @@ import type { PeerLink } from './connection-state.ts'
 import { asConnectorError } from './failures.ts'
 import { forgeryError } from './handoff-check.ts'
 import { firstHeartbeatDelayMs, heartbeatIntervalMs, heartbeatPortions } from './heartbeat.ts'
+import { pullLimits } from './limits.ts'
 import { decodeHeartbeatAnswer, encodeHeartbeat, messageKinds } from './messages.ts'
 import type { Handoff } from './metadata.ts'
 import type { PeerConnections, PeerKey } from './peer-connections.ts'
@@ -26,6 +27,7 @@ import type { PullCounters } from './pull-counters.ts'
 interface Offer {
   readonly requestId: RequestId
   readonly handoff: Handoff
+  readonly offeredAt: Instant
   /** Renewed for so long, counted from when the renewal left; null before the first. */
   keptUntil: Instant | null
   /** Why it isn't renewed any more. */
@@ -83,7 +85,8 @@ export class LeaseKeeper {
   /** Beyond the bound it is not kept; its load will be refused by name. */
   add(peers: PeerConnections, requestId: RequestId, handoff: Handoff): void {
     if (this.#isClosed || this.#offers.size >= limits.requestCountMax) return
-    const offer: Offer = { requestId, handoff, keptUntil: null, loss: null }
+    const offeredAt = this.#components.clock.now()
+    const offer: Offer = { requestId, handoff, offeredAt, keptUntil: null, loss: null }
     this.#offers.set(requestId, offer)
     this.#connect(peers, offer)
   }
@@ -199,7 +202,10 @@ export class LeaseKeeper {
     this.#arm(group, instantPlus(now, heartbeatIntervalMs(link.leaseDurationMs)))
     // A producer that is slow to answer isn't asked again meanwhile.
     if (group.isBeating) return
-    const kept = [...group.offers.values()].filter(({ loss }) => loss === null)
+    const longestMs = pullLimits.waitingLeaseCountMax * link.leaseDurationMs
+    const kept = [...group.offers.values()].filter(
+      ({ loss, offeredAt }) => loss === null && now < instantPlus(offeredAt, longestMs),
+    )
     const byRemoteId = new Map(kept.map((offer) => [offer.handoff.remote.requestId, offer]))
     group.isBeating = true
     const portions = heartbeatPortions([...byRemoteId.keys()])

@@ -40,6 +40,11 @@ export const pullLimits = {
   wireUpTimeoutMs: 30_000,
   /** How long a producer polls for a READ that may be running though it has no lease. */
   stragglerTimeoutMs: 30_000,
+  /**
+   * How many leases long a consumer keeps blocks that it waits to load. Two engines that serve each other
+   * could otherwise hold, each for the other, what both wait for.
+   */
+  waitingLeaseCountMax: 10,
   /** How long a closing worker waits for its readers or its own READs. */
   shutdownDrainMs: 5_000,
   /** Key with which one rank of a producer signs handoffs. */

@@ -181,13 +181,13 @@ export class EngineHost {
     const suffix = tpSize === 1 ? '' : `/${tpRank}`
     const agent = fabric.createAgent(`${this.engineId}/${this.incarnation}${suffix}`)
     const { blockCount, blockTokens } = this
-    const caches = { ...createCaches(fabric, { blockCount, blockTokens, tpSize }), ...init.caches }
+    const caches = { ...createCaches(fabric, { blockCount, blockTokens }), ...init.caches }
     const ports = {
       agent: init.wrapAgent?.(agent) ?? agent,
       sideChannel: common.sideChannel,
     }
     const worker = this.factory.createWorker(
-      { ...common, ...ports, kernels: fabric.kernels },
+      { ...common, ...ports, kernels: fabric.kernels, allocator: fabric.allocator },
       { tpRank, tpSize, ppRank: 0, ppSize: 1 },
     )
     return { ...ports, worker, caches }

@@ -10,13 +10,11 @@ const tokenBytes = 16
 export interface ToyLayout {
   readonly blockCount: number
   readonly blockTokens?: number
-  /** Ranks of the engine; each gets its share of the heads. */
-  readonly tpSize?: number
 }
 
-/** The cache of one rank: two layers, in one allocation. */
+/** The cache of one rank: two layers, in one allocation. Its share of the heads is one. */
 export function createCaches(fabric: MemoryFabric, layout: ToyLayout): KvCacheLayout {
-  const { blockCount, blockTokens = defaultBlockTokens, tpSize = 1 } = layout
+  const { blockCount, blockTokens = defaultBlockTokens } = layout
   const blockSizeBytes = blockTokens * tokenBytes
   const regionSizeBytes = blockSizeBytes * blockCount
   const memory = fabric.allocator.allocate({ sizeBytes: 2 * regionSizeBytes })
@@ -33,7 +31,7 @@ export function createCaches(fabric: MemoryFabric, layout: ToyLayout): KvCacheLa
     dtype: 'bfloat16',
     layout: 'LBHNC',
     layerCount: 2,
-    kvHeadCount: tpSize,
+    kvHeadCount: 1,
     headSize: 4,
     blockTokens,
     blockCount,

@@ -44,12 +44,21 @@ export interface PlannedFault {
   readonly strength: number
 }
 
+/** What the engines are like, as far as the connector's manifest allows it. */
+export interface ClusterShape {
+  readonly tpSize: number
+  readonly consumerBlockTokens: number
+  /** Conversations go on: the next prompt begins with the last one, and its KV is where it was decoded. */
+  readonly hasTurns: boolean
+}
+
 export interface SimulationPlan {
   readonly seed: number
   readonly jobs: readonly PlannedJob[]
   readonly faults: readonly PlannedFault[]
   readonly skew: Readonly<Record<string, ClockSkew>>
   readonly times: WorldTimes
+  readonly shape: ClusterShape
   readonly freeMode: FreeMode
   readonly loadFailurePolicy: 'recompute' | 'fail'
   readonly blockCount: number
@@ -96,10 +105,20 @@ export function planSimulation(seed: number): SimulationPlan {
       pageSizeBytes: 64,
       isTargetPollingNeeded: random.chance(0.8),
     },
+    shape: planShape(seed),
     freeMode: pick(['poisoned', 'cached']),
     loadFailurePolicy: random.chance(0.8) ? 'recompute' : 'fail',
     blockCount: pick([24, 48]),
     stepTokenCountMax: pick([16, 64]),
+  }
+}
+
+function planShape(seed: number): ClusterShape {
+  const random = createSeededRandom(seed).fork('shape')
+  return {
+    tpSize: random.chance(0.2) ? 2 : 1,
+    consumerBlockTokens: random.chance(0.2) ? 8 : 4,
+    hasTurns: random.chance(0.3),
   }
 }
 

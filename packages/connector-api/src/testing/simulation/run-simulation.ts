@@ -3,10 +3,11 @@
  * then time without faults until everything must have come to its end. Two runs of one plan write the same
  * transcript, or somebody uses time or chance that was not given to them.
  */
-import type { ConnectorFactory } from '../../connector.ts'
+import type { ConnectorFactory, KvTransferParams } from '../../connector.ts'
 import { Cluster } from '../cluster/cluster.ts'
 import type { Violation } from '../cluster/auditor.ts'
 import type { Journey } from '../cluster/cluster-router.ts'
+import { defaultBlockTokens } from '../cluster/layout.ts'
 import { applyFault } from './faults.ts'
 import { consumers, producers } from './plan.ts'
 import type { PlannedJob, SimulationPlan } from './plan.ts'
@@ -16,6 +17,8 @@ export interface SimulationTarget {
   readonly factory: ConnectorFactory
   /** Of the connector; short leases and deadlines make runs short. */
   readonly options?: Readonly<Record<string, unknown>>
+  /** Instead of them in runs whose conversations go on. */
+  readonly nextTurnOptions?: Readonly<Record<string, unknown>>
   /** Everything is over this long after the last fault. */
   readonly boundMs: number
 }
@@ -29,12 +32,17 @@ export interface SimulationResult {
 
 /** Steps of an engine that is only told to go on stepping. */
 const idleStepMs = 100
+/** From one turn's start to the next one's, and what the client adds meanwhile. */
+const thinkMs = 200
+const addedTokenCount = 5
 
 export async function runSimulation(
   target: SimulationTarget,
   plan: SimulationPlan,
 ): Promise<SimulationResult> {
-  const { factory, options = {}, boundMs } = target
+  const { factory, boundMs } = target
+  const { tpSize, blockTokens, hasTurns } = shapeOf(target, plan)
+  const { options = {}, nextTurnOptions = options } = target
   const { freeMode, loadFailurePolicy, blockCount, stepTokenCountMax, skew, times, seed } = plan
   const heard = new RecentNotifications()
   const cluster = await Cluster.open({
@@ -45,7 +53,8 @@ export async function runSimulation(
     producerCount: producers.length,
     consumerCount: consumers.length,
     engines: {
-      options,
+      options: hasTurns ? nextTurnOptions : options,
+      tpSize,
       freeMode,
       loadFailurePolicy,
       blockCount,
@@ -53,11 +62,12 @@ export async function runSimulation(
       idleStepMs,
       wrapAgent: (agent) => heard.tap(agent),
     },
+    engine: Object.fromEntries(consumers.map((name) => [name, { blockTokens }])),
   })
   const { clock } = cluster.world
   let endMs = 0
   for (const job of plan.jobs) {
-    clock.after(job.atMs, () => start(cluster, job))
+    clock.after(job.atMs, () => start(cluster, job, hasTurns))
     endMs = Math.max(endMs, job.atMs + (job.job.hopMs ?? 0) + (job.repeatAt?.afterMs ?? 0))
   }
   for (const fault of plan.faults) {
@@ -73,9 +83,24 @@ export async function runSimulation(
   return { violations, transcript, endings: cluster.router.journeys.map(endingOf) }
 }
 
-function start(cluster: Cluster, { job, abort, repeatAt }: PlannedJob): void {
+/** The plan's shape, as far as the manifest allows it. */
+function shapeOf({ factory }: SimulationTarget, { shape }: SimulationPlan) {
+  const { tensorParallel, supportsDifferentBlockSizes, isBidirectional } = factory.capabilities
+  return {
+    tpSize: tensorParallel === 'single' ? 1 : shape.tpSize,
+    blockTokens: supportsDifferentBlockSizes ? shape.consumerBlockTokens : defaultBlockTokens,
+    hasTurns: isBidirectional && shape.hasTurns,
+  }
+}
+
+function start(
+  cluster: Cluster,
+  { job, abort, repeatAt }: PlannedJob,
+  isConversation: boolean,
+): void {
   const { clock } = cluster.world
   const journey = cluster.router.serve(job)
+  if (isConversation) clock.after(thinkMs, () => goOn(cluster, journey))
   if (repeatAt !== null) {
     clock.after(repeatAt.afterMs, () => {
       if (journey.handoff === null) return
@@ -88,6 +113,18 @@ function start(cluster: Cluster, { job, abort, repeatAt }: PlannedJob): void {
     const request = isProducer ? journey.producer : journey.consumer
     const engine = isProducer ? journey.producerEngine : journey.consumerEngine
     if (request !== null && engine !== null) engine.abort(request.id)
+  })
+}
+
+/** The next turn, if the last one is over and left something behind. */
+function goOn({ router }: Cluster, { job, consumer, outcome }: Journey): void {
+  const kept = consumer?.returnedParams ?? null
+  if (outcome !== 'done' || kept === null) return
+  router.serve({
+    ...job,
+    id: `${job.id}-next`,
+    promptTokenCount: job.promptTokenCount + (job.outputTokenCount ?? 1) + addedTokenCount,
+    producerParams: JSON.parse(JSON.stringify(kept)) as KvTransferParams,
   })
 }
 
