@@ -1,6 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { expect, test, vi } from 'vitest'
-import { agentClauses, agentGroups } from '@kvferry/connector-api/conformance'
+import {
+  agentClauses,
+  agentGroups,
+  connectorClauses,
+  connectorGroups,
+} from '@kvferry/connector-api/conformance'
 import { limits } from '@kvferry/connector-api'
 
 const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8')
@@ -14,9 +19,12 @@ test('the example in the README is the one that runs here', async () => {
   log.mockRestore()
 })
 
-test('the README counts what there is', () => {
-  for (const [group, title] of Object.entries(agentGroups)) {
-    const count = agentClauses.filter(({ id }) => id.startsWith(`${group}.`)).length
+test.each([
+  ['agents', agentGroups, agentClauses],
+  ['connectors', connectorGroups, connectorClauses],
+])('the README counts the clauses for %s', (_, groups, clauses) => {
+  for (const [group, title] of Object.entries(groups)) {
+    const count = clauses.filter(({ id }) => id.startsWith(`${group}.`)).length
     expect(readme).toContain(`| ${group} | ${title} | ${count} |`)
   }
 })
