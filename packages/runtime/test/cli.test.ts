@@ -87,6 +87,20 @@ describe('check-config', () => {
     expect(stderr).toContain('did you mean role?')
   })
 
+  it('names what is wrong in every part at once: keys, rules between them, certificates', async () => {
+    const tls = { ca: 'nowhere/ca.pem', cert: 'nowhere/p0.pem', key: 'nowhere/p0.key' }
+    const file = await configFile(
+      `connector: acme-kv\nrolle: both\nsideChannel: ${JSON.stringify({ tls, insecure: true })}`,
+    )
+    const { exitCode, stderr } = await run('check-config', file)
+    expect(exitCode).toBe(1)
+    for (const part of ['rolle is', 'sideChannel.insecure is true', 'nowhere/ca.pem']) {
+      expect(stderr).toContain(part)
+    }
+    const json = JSON.parse((await run('check-config', file, '--json', '-')).stdout) as object
+    expect(json).toMatchObject({ valid: false, errors: [{}, {}], error: { code: 'ERR_KV_CONFIG' } })
+  })
+
   it('writes JSON, and nothing else, to stdout', async () => {
     const good = await run('check-config', await configFile('connector: acme-kv'), '--json', '-')
     expect(JSON.parse(good.stdout)).toMatchObject({
