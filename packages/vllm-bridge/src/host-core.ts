@@ -59,6 +59,11 @@ export class HostCore {
     this.#enqueue(() => this.#run(message))
   }
 
+  /** Resolves when every step that arrived is played. */
+  played(): Promise<void> {
+    return this.#queue
+  }
+
   /** The connector wants a step. Safe to call often, from any event. */
   requestStep(): void {
     if (this.#isWakeQueued || this.#isClosed) return

@@ -5,6 +5,7 @@
  */
 import { ConnectorError, type Logger } from '@kvferry/connector-api'
 import { createLogger, createSystemClock } from '@kvferry/runtime'
+import { createAfterEngine, type EngineWord } from './arrival-order.ts'
 import { HostCore } from './host-core.ts'
 import { bridgeLimits } from './limits.ts'
 import type { HostMessage, ShimMessage, StartMessage } from './messages.ts'
@@ -67,6 +68,7 @@ class Host {
         clock: this.#clock,
         logger: this.#logger,
         requestStep: () => this.#core?.requestStep(),
+        afterEngine: createAfterEngine(this.#engineWord()),
       })
       this.#open = open
       this.#core = new HostCore({
@@ -83,6 +85,16 @@ class Host {
       const code = ConnectorError.isInstance(error) ? error.code : name
       this.#send({ t: 'refused', code, message: `${code}: ${text}` })
       this.#end(1, text)
+    }
+  }
+
+  #engineWord(): EngineWord {
+    const link = this.#link
+    return {
+      get receivedBytes() {
+        return link.receivedBytes
+      },
+      played: () => this.#core?.played() ?? Promise.resolve(),
     }
   }
 

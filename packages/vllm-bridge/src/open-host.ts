@@ -20,6 +20,7 @@ import {
   type TransferAgent,
 } from '@kvferry/connector-api'
 import { createMetrics, createSideChannel, createSystemRandom, parseConfig } from '@kvferry/runtime'
+import { orderedSideChannel, orderNotifications, type AfterEngine } from './arrival-order.ts'
 import { bridgeLimits } from './limits.ts'
 import type { StartMessage } from './messages.ts'
 
@@ -40,6 +41,8 @@ export interface OpenHostParts {
   readonly clock: Clock
   readonly logger: Logger
   requestStep(): void
+  /** What peers say waits for it (arrival-order.ts). */
+  readonly afterEngine: AfterEngine
 }
 
 /**
@@ -66,13 +69,15 @@ export async function openHost(parts: OpenHostParts): Promise<OpenHost> {
     })
     const deadlineMs = bridgeLimits.agentCloseDeadlineMs
     closers.push(['agent', () => agent.close({ deadlineMs })])
-    const sideChannel = await createSideChannel({
+    orderNotifications(agent, parts.afterEngine)
+    const channel = await createSideChannel({
       config: config.sideChannel,
       identity: { engineId, incarnation },
       peers: config.peers,
       ...{ clock, random, logger, metrics },
     })
-    closers.push(['side channel', () => sideChannel.close()])
+    closers.push(['side channel', () => channel.close()])
+    const sideChannel = orderedSideChannel(channel, parts.afterEngine)
     const { requestStep } = parts
     const common: CommonComponents = {
       ...{ engineId, incarnation, config, clock, random, logger, metrics, requestStep },

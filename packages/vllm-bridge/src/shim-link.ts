@@ -32,6 +32,11 @@ export class ShimLink {
     return new ShimLink(new Socket({ fd, readable: true, writable: true }), listener)
   }
 
+  /** Grows with every byte that was read from the engine. */
+  get receivedBytes(): number {
+    return this.#socket.bytesRead
+  }
+
   /** Ordered. Dropped when the engine is gone. */
   send(message: HostMessage): void {
     if (this.#isEnded) return
