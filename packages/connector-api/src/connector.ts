@@ -37,9 +37,9 @@ export interface RequestView {
 
 export interface StepView {
   /**
-   * 0-based number of the engine step; never falls. Steps in which nothing happened may be left out (an
-   * engine that only waits makes thousands a second), and `requestStep` may be answered by a step that
-   * has the number of the one before it.
+   * 0-based number of the engine step; never falls. Steps that tell the connector nothing may be left out
+   * (an engine that only waits makes thousands a second), and `requestStep` may be answered by a step
+   * that has the number of the one before it.
    */
   readonly stepIndex: number
   /** Requests with tokens in this step. */
@@ -97,6 +97,11 @@ export interface SchedulerComponents extends CommonComponents {
   /** Tokens per block. */
   readonly blockTokens: number
 }
+/**
+ * What peers say (side channel, notifications) must not overtake what the engine had told a half before: a
+ * reader asks about a request only after the engine answered it. Where the two arrive on different ways,
+ * as in a process beside the engine, whoever assembles the components keeps that order.
+ */
 export interface WorkerComponents extends CommonComponents {
   /** This rank's own. */
   readonly agent: TransferAgent
