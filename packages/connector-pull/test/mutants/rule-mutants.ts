@@ -5,6 +5,7 @@
 import {
   asIncarnation,
   type Association,
+  type Clock,
   type CommonComponents,
   type RequestId,
   type SideChannel,
@@ -15,12 +16,20 @@ import { createSeededRandom } from '@kvferry/connector-api/testing'
 import { pull } from '../../src/index.ts'
 import { nothing, withListener, type WrongConnector } from './wrong-connector.ts'
 
+interface AbortedLoads {
+  readonly loading: Set<RequestId>
+  readonly aborted: Set<RequestId>
+}
+
 /** An aborted request's blocks are given back at once, whatever its READ is doing. */
 function freeAtAbort() {
-  const perEngine = new Map<string, { loading: Set<RequestId>; aborted: Set<RequestId> }>()
-  const requestsOf = ({ incarnation }: CommonComponents) => {
-    const known = perEngine.get(incarnation) ?? { loading: new Set(), aborted: new Set() }
-    perEngine.set(incarnation, known)
+  // By world, whose clock all of its engines share, or have their own of.
+  const perClock = new WeakMap<Clock, Map<string, AbortedLoads>>()
+  const requestsOf = ({ clock, incarnation }: CommonComponents): AbortedLoads => {
+    const perLife = perClock.get(clock) ?? new Map<string, AbortedLoads>()
+    perClock.set(clock, perLife)
+    const known = perLife.get(incarnation) ?? { loading: new Set(), aborted: new Set() }
+    perLife.set(incarnation, known)
     return known
   }
   return wrapFactory(pull, {
