@@ -9,7 +9,7 @@ import type { Clock } from './clock.ts'
 import type { AnyConnectorError } from './errors.ts'
 import type { KvferryConfig } from './config.ts'
 import type { EngineId, Incarnation, Rank, RankKey, RequestId } from './ids.ts'
-import type { KvCacheLayout, KvKernels } from './kv-memory.ts'
+import type { KvCacheLayout, KvKernels, KvMemoryAllocator } from './kv-memory.ts'
 import type { Logger } from './logger.ts'
 import type { Metrics } from './metrics.ts'
 import type { Random } from './random.ts'
@@ -108,6 +108,8 @@ export interface WorkerComponents extends CommonComponents {
   /** The engine's: all its ranks share it. */
   readonly sideChannel: SideChannel
   readonly kernels?: KvKernels
+  /** Host memory that the agent can register, for connectors that stage (`bufferDevice: host`). */
+  readonly allocator?: KvMemoryAllocator
 }
 
 export interface ConnectorFactory {

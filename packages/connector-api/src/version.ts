@@ -4,7 +4,7 @@
  * WIRE_VERSION (handshake, side-channel frames, notifications, handoff):
  *   1  first form: pull
  *   2  pull: signed handoffs with a deadline in the producer's clock and the producer's block size; the
- *      handshake carries the key and the clock
+ *      handshake carries the key, the clock, block strides and whether blocks are staged; heartbeats
  */
 export const WIRE_VERSION = 2
 
