@@ -32,6 +32,8 @@ export interface PeerLink {
   readonly handoffKey: Uint8Array
   readonly leaseDurationMs: number
   readonly clock: PeerClock
+  /** Blocks may be read only after their lease was granted. */
+  readonly isStaged: boolean
   /** How the peer lays its blocks out. */
   readonly facts: PeerFacts
 }

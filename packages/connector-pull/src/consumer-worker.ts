@@ -13,6 +13,7 @@ import type {
 import { limits } from '@kvferry/connector-api'
 import type { PeerFacts } from './facts.ts'
 import { asConnectorError, closed, limitExceeded } from './failures.ts'
+import type { HostStaging } from './host-staging.ts'
 import { LeaseKeeper } from './lease-keeper.ts'
 import type { LoadResults } from './load-results.ts'
 import { LoadTable } from './load-table.ts'
@@ -29,6 +30,7 @@ export interface ConsumerOptions {
   readonly options: PullOptions
   readonly facts: PeerFacts
   readonly cache: LocalCache
+  readonly staging: HostStaging | null
   readonly tpRank: number
 }
 
@@ -71,8 +73,9 @@ export class ConsumerWorker {
     this.#leases = new LeaseKeeper({ components, counters, tpRank, leaseDurationMs })
     this.#releases = new ReleaseQueue(components, counters, tpRank)
     const parts = { peers: this.#peers, leases: this.#leases, releases: this.#releases }
-    const { cache } = init
-    this.#loads = new LoadTable({ components, counters, options, tpRank, cache, ...parts })
+    const { cache, staging } = init
+    const common = { components, counters, options, tpRank }
+    this.#loads = new LoadTable({ ...common, cache, staging, ...parts })
   }
 
   get results(): LoadResults {

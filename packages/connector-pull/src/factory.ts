@@ -38,7 +38,7 @@ export const pull: ConnectorFactory = {
   createScheduler(components: SchedulerComponents): ConnectorScheduler {
     return new PullScheduler(components, parsePullOptions(components.config.options))
   },
-  /** @throws ConnectorError ERR_KV_UNSUPPORTED (PP above 1, host staging), ERR_KV_LIMIT, ERR_KV_CONFIG. */
+  /** @throws ConnectorError ERR_KV_UNSUPPORTED (PP above 1), ERR_KV_LIMIT, ERR_KV_CONFIG. */
   createWorker(components: WorkerComponents, rank: Rank): ConnectorWorker {
     const options = parsePullOptions(components.config.options)
     if (rank.ppSize !== 1) {
@@ -46,9 +46,6 @@ export const pull: ConnectorFactory = {
     }
     if (rank.tpSize > pullLimits.tpSizeMax) {
       throw limitExceeded('tpSizeMax', rank.tpSize, pullLimits.tpSizeMax)
-    }
-    if (components.config.bufferDevice === 'host') {
-      throw unsupported('bufferDevice', 'pull reads device blocks in place; it stages nothing')
     }
     return new PullWorker(components, options, rank)
   },

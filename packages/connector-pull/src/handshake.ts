@@ -64,8 +64,8 @@ export async function addPeer(
   try {
     const table = agent.importBlockTable(peer, grant.blockTable)
     const { blockCount } = agent.describeBlockTable(table)
-    const { token, handoffKey, leaseDurationMs } = grant
-    const keys = { token, handoffKey, leaseDurationMs, clock, facts }
+    const { token, handoffKey, leaseDurationMs, isStaged } = grant
+    const keys = { token, handoffKey, leaseDurationMs, isStaged, clock, facts }
     return { kind: 'add-end', link: { association, peer, table, blockCount, ...keys } }
   } catch (cause) {
     await agent.removePeer(peer)

@@ -75,6 +75,12 @@ export class LeaseTable {
     return this.#sent.length > 0
   }
 
+  /** Whether somebody may still begin to read it. */
+  isOpen(requestId: RequestId): boolean {
+    const kind = this.#records.get(requestId)?.state.kind
+    return kind === 'announced' || kind === 'leased'
+  }
+
   announce(requestId: RequestId): void {
     const known = this.#records.get(requestId)
     // The engine gave an id of a request that is over to a new one.

@@ -36,6 +36,8 @@ export const pullLimits = {
    * overtook is still answered rightly: two answers' worth.
    */
   completedReadRetentionMs: 2 * limits.sideChannelTimeoutMs,
+  /** How long a reader waits for blocks to be staged; less than it waits for an answer. */
+  stagingAnswerMs: limits.sideChannelTimeoutMs - 1_000,
   /** How long a producer polls for a consumer that shook hands and never said that it is wired up. */
   wireUpTimeoutMs: 30_000,
   /** How long a producer polls for a READ that may be running though it has no lease. */

@@ -16,7 +16,6 @@ import { limitExceeded, unsupported } from './failures.ts'
 import type { LoadState } from './load-state.ts'
 import type { Handoff } from './metadata.ts'
 import type { PeerKey } from './peer-connections.ts'
-import type { Relayout } from './read-plan.ts'
 
 /** Blocks that end with token `tokenEnd` of the handoff's. */
 export interface LoadOrder {
@@ -25,6 +24,9 @@ export interface LoadOrder {
   readonly localBlockIds: BlockIds
   readonly tokenEnd: number
 }
+
+/** Why it failed, or null; never rejects. */
+export type FinishRead = () => Promise<AnyConnectorError | null>
 
 export interface LoadRecord {
   readonly order: LoadOrder
@@ -37,7 +39,7 @@ export interface LoadRecord {
   /** Set when the connection is ready. */
   link: PeerLink | null
   /** Set when the READ is posted: what is left to do with its bytes. */
-  relayout: Relayout | null
+  finish: FinishRead | null
   state: LoadState
 }
 

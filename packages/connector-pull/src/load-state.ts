@@ -9,76 +9,19 @@
  * Called by consumer-worker.ts, which performs the effects in order.
  */
 import {
+  ConnectorError,
   assertNever,
   instantPlus,
   limits,
   type AnyConnectorError,
   type Instant,
-  type TransferHandle,
   type TransferTimes,
 } from '@kvferry/connector-api'
 import { loadTransitions } from './load-transitions.ts'
+import type { Grant, LoadEffect, LoadEvent, LoadOutcome, LoadState } from './load-types.ts'
 import { checked, refuse, type Step } from './transition-table.ts'
 
-/** What is known about the lease while the READ runs. */
-export type Grant =
-  | { readonly kind: 'asked' }
-  | { readonly kind: 'granted'; readonly validUntil: Instant }
-  | { readonly kind: 'refused'; readonly error: AnyConnectorError }
-  /** The question or its answer was lost. */
-  | { readonly kind: 'unanswered' }
-
-export type LoadOutcome =
-  | { readonly kind: 'loaded' }
-  | { readonly kind: 'failed'; readonly error: AnyConnectorError }
-  /** The engine gave the request up; its blocks are reported back without a verdict. */
-  | { readonly kind: 'aborted' }
-
-export type LoadState =
-  | { readonly kind: 'connecting' }
-  /** Handed to the agent at the end of this turn, unless an abort travelled in the same step. */
-  | { readonly kind: 'posting' }
-  | { readonly kind: 'reading'; readonly transfer: TransferHandle; readonly grant: Grant }
-  /** Past its deadline, and may still write: the blocks are in quarantine. */
-  | { readonly kind: 'overdue'; readonly transfer: TransferHandle; readonly grant: Grant }
-  /** Aborted by the engine while the READ may still write. */
-  | { readonly kind: 'draining'; readonly transfer: TransferHandle }
-  | { readonly kind: 'draining-overdue'; readonly transfer: TransferHandle }
-  /** The READ is done; the answer to a question asked *before* its end is awaited. */
-  | { readonly kind: 'awaiting-grant'; readonly times: TransferTimes }
-  /** The READ is done and the producer was asked *after* its end: its answer decides. */
-  | { readonly kind: 'checking'; readonly times: TransferTimes }
-  | { readonly kind: 'ended'; readonly outcome: LoadOutcome; readonly times: TransferTimes | null }
-
-export type LoadEvent =
-  | { readonly kind: 'peer-ready' }
-  | { readonly kind: 'peer-fail'; readonly error: AnyConnectorError }
-  /** The handoff is not what its producer wrote, or its lease is over: nothing is read or given back. */
-  | { readonly kind: 'handoff-refuse'; readonly error: AnyConnectorError }
-  | { readonly kind: 'post-end'; readonly transfer: TransferHandle }
-  | { readonly kind: 'post-fail'; readonly error: AnyConnectorError }
-  | { readonly kind: 'transfer-done'; readonly times: TransferTimes }
-  | {
-      readonly kind: 'transfer-fail'
-      readonly error: AnyConnectorError
-      readonly times: TransferTimes
-    }
-  | { readonly kind: 'transfer-overdue' }
-  | { readonly kind: 'lease-grant'; readonly sentAt: Instant; readonly durationMs: number }
-  /** The producer has had this load's read-done message while it held the blocks. */
-  | { readonly kind: 'lease-complete' }
-  | { readonly kind: 'lease-refuse'; readonly error: AnyConnectorError }
-  /** No answer: the association closed, or the wait ran out. */
-  | { readonly kind: 'lease-silence'; readonly error: AnyConnectorError }
-  | { readonly kind: 'abort' }
-
-export type LoadEffect =
-  | { readonly kind: 'post' }
-  /** Ask the producer for the lease; `lease-*` follows exactly once. */
-  | { readonly kind: 'ask' }
-  /** No read-done message will come: tell the producer that it may free. */
-  | { readonly kind: 'release' }
-  | { readonly kind: 'report'; readonly outcome: LoadOutcome }
+export type { Grant, LoadEffect, LoadEvent, LoadOutcome, LoadState } from './load-types.ts'
 
 type LoadStep = Step<LoadState, LoadEffect>
 type Reading = Extract<LoadState, { kind: 'reading' | 'overdue' }>
@@ -102,6 +45,12 @@ function end(
 }
 
 const fail = (error: AnyConnectorError): LoadOutcome => ({ kind: 'failed', error })
+/** The producer claims to have heard of a READ that never began. */
+const nothingRead = new ConnectorError(
+  'ERR_KV_MESSAGE_INVALID',
+  'the producer took a load for read that had not begun',
+  { where: 'pull.renew', reason: 'completed before it began' },
+)
 const loaded: LoadOutcome = { kind: 'loaded' }
 const aborted: LoadOutcome = { kind: 'aborted' }
 
@@ -110,6 +59,8 @@ function step(state: LoadState, event: LoadEvent, now: Instant): LoadStep {
     case 'connecting':
     case 'posting':
       return stepBeforeRead(state, event)
+    case 'requesting':
+      return stepRequesting(state, event)
     case 'reading':
     case 'overdue':
       return stepReading(state, event, now)
@@ -134,6 +85,8 @@ function stepBeforeRead(
   switch (event.kind) {
     case 'peer-ready':
       return { state: { kind: 'posting' }, effects: [{ kind: 'post' }] }
+    case 'peer-ready-staged':
+      return { state: { kind: 'requesting' }, effects: [{ kind: 'ask' }] }
     case 'peer-fail':
     case 'handoff-refuse':
       return end(fail(event.error), null)
@@ -153,6 +106,36 @@ function stepBeforeRead(
     case 'lease-complete':
     case 'lease-refuse':
     case 'lease-silence':
+      return refuse(machine, state, event)
+    default:
+      return assertNever(event)
+  }
+}
+
+function stepRequesting(
+  state: Extract<LoadState, { kind: 'requesting' }>,
+  event: LoadEvent,
+): LoadStep {
+  switch (event.kind) {
+    case 'lease-grant':
+      return { state: { kind: 'posting' }, effects: [{ kind: 'post' }] }
+    case 'lease-refuse':
+      return end(fail(event.error), null)
+    case 'lease-silence':
+    case 'peer-fail':
+      return end(fail(event.error), null, { kind: 'release' })
+    case 'lease-complete':
+      return end(fail(nothingRead), null)
+    case 'abort':
+      return end(aborted, null, { kind: 'release' })
+    case 'peer-ready':
+    case 'peer-ready-staged':
+    case 'handoff-refuse':
+    case 'post-end':
+    case 'post-fail':
+    case 'transfer-done':
+    case 'transfer-fail':
+    case 'transfer-overdue':
       return refuse(machine, state, event)
     default:
       return assertNever(event)
@@ -186,6 +169,7 @@ function stepReading(state: Reading, event: LoadEvent, now: Instant): LoadStep {
       // The READ's own status decides; it may even succeed.
       return stay(state)
     case 'peer-ready':
+    case 'peer-ready-staged':
     case 'handoff-refuse':
     case 'post-end':
     case 'post-fail':
@@ -231,6 +215,7 @@ function stepDraining(state: Draining, event: LoadEvent): LoadStep {
     case 'peer-fail':
       return stay(state)
     case 'peer-ready':
+    case 'peer-ready-staged':
     case 'handoff-refuse':
     case 'post-end':
     case 'post-fail':
@@ -258,6 +243,7 @@ function stepReadDone(state: ReadDone, event: LoadEvent, now: Instant): LoadStep
     case 'peer-fail':
       return stay(state)
     case 'peer-ready':
+    case 'peer-ready-staged':
     case 'handoff-refuse':
     case 'post-end':
     case 'post-fail':

@@ -1,7 +1,7 @@
 /**
- * The loads of one consumer: carries them out as load-state.ts decides. All events (orders, agent
- * completions, answers of the side channel) arrive on the engine's thread and run to their end; READs that
- * became ready in one turn leave in one post. Owned by consumer-worker.ts.
+ * The loads of one consumer: carries them out as load-state.ts decides. All events arrive on the engine's
+ * thread and run to their end; READs that became ready in one turn leave in one post. Owned by
+ * consumer-worker.ts.
  */
 import {
   limits,
@@ -15,28 +15,30 @@ import {
 import { BlockReader } from './block-reader.ts'
 import type { PeerLink } from './connection-state.ts'
 import { limitExceeded } from './failures.ts'
+import type { HostStaging } from './host-staging.ts'
 import { askForLease } from './lease-client.ts'
-import type { LeaseKeeper } from './lease-keeper.ts'
-import { orderError, sampleOf, type LoadOrder, type LoadRecord } from './load-record.ts'
+import {
+  orderError,
+  sampleOf,
+  type FinishRead,
+  type LoadOrder,
+  type LoadRecord,
+} from './load-record.ts'
 import { LoadResults } from './load-results.ts'
 import { stepLoad, type LoadEffect, type LoadEvent, type LoadOutcome } from './load-state.ts'
-import type { PullOptions } from './options.ts'
 import type { PeerConnections, PeerKey } from './peer-connections.ts'
-import { PostQueue } from './post-queue.ts'
+import { PostQueue, type PostQueueOptions } from './post-queue.ts'
 import type { PullCounters } from './pull-counters.ts'
 import { quarantineError, quarantinedBlockCount } from './quarantine.ts'
 import { recordOverdue, recordRead } from './read-metrics.ts'
-import type { LocalCache, Relayout } from './read-plan.ts'
+import type { LocalCache } from './read-plan.ts'
 import type { ReleaseQueue } from './release-queue.ts'
 
-export interface LoadTableOptions {
-  readonly components: WorkerComponents
-  readonly counters: PullCounters
-  readonly options: PullOptions
+export interface LoadTableOptions extends Omit<PostQueueOptions, 'reader'> {
   readonly cache: LocalCache
-  readonly tpRank: number
+  /** The cache is a copy of the engine's, which what was read goes into; null without staging. */
+  readonly staging: HostStaging | null
   readonly peers: PeerConnections
-  readonly leases: LeaseKeeper
   readonly releases: ReleaseQueue
 }
 
@@ -58,7 +60,7 @@ export class LoadTable {
     this.#init = init
     this.#components = init.components
     this.#counters = init.counters
-    this.#reader = new BlockReader(init.components, init.cache)
+    this.#reader = new BlockReader(init.components, init.cache, init.staging)
     this.#posts = new PostQueue({ ...init, reader: this.#reader })
     this.results = new LoadResults(init.components, init.counters)
   }
@@ -72,7 +74,6 @@ export class LoadTable {
     return this.#reads.size
   }
 
-  /** Why nothing is accepted any more, or null. */
   get stopError(): AnyConnectorError | null {
     return this.#stopError
   }
@@ -99,7 +100,7 @@ export class LoadTable {
       bindAtMs: this.#components.clock.now(),
       handshakeMs: 0,
       link: null,
-      relayout: null,
+      finish: null,
       state: { kind: 'connecting' },
     }
     this.#loads.set(order.requestId, record)
@@ -148,7 +149,6 @@ export class LoadTable {
     this.flush()
   }
 
-  /** Resolves when no kernel is at work in our blocks. */
   settle(): Promise<void> {
     return this.#reader.settle()
   }
@@ -157,7 +157,8 @@ export class LoadTable {
   stop(error: AnyConnectorError): void {
     this.#stopError ??= error
     for (const record of [...this.#loads.values()]) {
-      if (record.state.kind !== 'connecting') continue
+      const { kind } = record.state
+      if (kind !== 'connecting' && kind !== 'requesting') continue
       this.#dispatch(record, { kind: 'peer-fail', error: this.#stopError })
     }
   }
@@ -191,7 +192,7 @@ export class LoadTable {
 
   #ready(record: LoadRecord, link: PeerLink): void {
     record.link = link
-    this.#dispatch(record, { kind: 'peer-ready' })
+    this.#dispatch(record, { kind: link.isStaged ? 'peer-ready-staged' : 'peer-ready' })
   }
 
   #forWaiting(key: PeerKey, perform: (record: LoadRecord) => void): void {
@@ -214,18 +215,18 @@ export class LoadTable {
     const { status, times } = completion
     if (status === 'failed') {
       this.#dispatch(record, { kind: 'transfer-fail', times, error: completion.error })
-    } else if (record.relayout === null) {
+    } else if (record.finish === null) {
       this.#dispatch(record, { kind: 'transfer-done', times })
     } else {
-      void this.#putInOrder(record, record.relayout, times)
+      void this.#finish(record, record.finish, times)
     }
     metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount)
     if (record.peer !== null) this.#init.peers.readEnd(record.peer, status === 'done')
   }
 
-  /** The bytes have arrived; for the load's machine the READ ends once they are in order. */
-  async #putInOrder(record: LoadRecord, relayout: Relayout, times: TransferTimes): Promise<void> {
-    const error = await this.#reader.finish(relayout)
+  /** The bytes have arrived; for the load's machine the READ ends once they are at their place. */
+  async #finish(record: LoadRecord, finish: FinishRead, times: TransferTimes): Promise<void> {
+    const error = await finish()
     if (error === null) this.#dispatch(record, { kind: 'transfer-done', times })
     else this.#dispatch(record, { kind: 'transfer-fail', times, error })
   }
@@ -270,8 +271,10 @@ export class LoadTable {
     const { order, loadId, link } = record
     const { requestId, handoff } = order
     const load = { requestId, remoteId: handoff.remote.requestId, loadId }
-    const { clock } = this.#components
-    this.#dispatch(record, await askForLease(clock, link!.association, load))
+    const event = await askForLease(this.#components.clock, link!.association, load)
+    this.#dispatch(record, event)
+    // A staging producer's grant lets a READ go.
+    this.flush()
   }
 
   #report(record: LoadRecord, outcome: LoadOutcome): void {

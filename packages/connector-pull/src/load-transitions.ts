@@ -2,7 +2,7 @@
  * The load machine's transitions as data. The runtime check and the test of "every other event is
  * refused" read the same table. Entries that lead only to their own state are late events, ignored.
  */
-import type { LoadEvent, LoadState } from './load-state.ts'
+import type { LoadEvent, LoadState } from './load-types.ts'
 import type { TransitionTable } from './transition-table.ts'
 
 const ignoredAnswers = <S extends LoadState['kind']>(state: S) =>
@@ -15,7 +15,20 @@ const ignoredAnswers = <S extends LoadState['kind']>(state: S) =>
   }) as const
 
 export const loadTransitions: TransitionTable<LoadState['kind'], LoadEvent['kind']> = {
-  connecting: { 'peer-ready': ['posting'], 'peer-fail': ['ended'], abort: ['ended'] },
+  connecting: {
+    'peer-ready': ['posting'],
+    'peer-ready-staged': ['requesting'],
+    'peer-fail': ['ended'],
+    abort: ['ended'],
+  },
+  requesting: {
+    'lease-grant': ['posting'],
+    'lease-complete': ['ended'],
+    'lease-refuse': ['ended'],
+    'lease-silence': ['ended'],
+    'peer-fail': ['ended'],
+    abort: ['ended'],
+  },
   posting: {
     'handoff-refuse': ['ended'],
     'post-end': ['reading'],

@@ -35,6 +35,8 @@ export interface HandshakeGrant {
   readonly leaseDurationMs: number
   /** The producer's clock when it answered. */
   readonly clockMs: number
+  /** Its blocks are copied to host memory first: read only after the lease was granted. */
+  readonly isStaged: boolean
 }
 
 /** `grant` is null when the producer found a difference; the consumer names it from the facts. */
@@ -114,6 +116,7 @@ export function encodeHandshakeReply({ facts, grant }: HandshakeReply): Uint8Arr
     .fixed(grant.handoffKey)
     .f64(grant.leaseDurationMs)
     .f64(grant.clockMs)
+    .u8(grant.isStaged ? 1 : 0)
     .finish()
 }
 
@@ -134,6 +137,7 @@ export function decodeHandshakeReply(body: Uint8Array, peer: string): HandshakeR
           handoffKey: reader.fixed(pullLimits.handoffKeySizeBytes),
           leaseDurationMs: reader.f64(),
           clockMs: reader.f64(),
+          isStaged: reader.u8() === 1,
         }
   reader.end()
   return { facts, grant }

@@ -58,6 +58,8 @@ export type MetadataEntry =
   | { readonly kind: 'announce'; readonly requestId: RequestId }
   /** Its blocks are kept for a reader, from now for `remainingMs`. */
   | { readonly kind: 'lease'; readonly requestId: RequestId; readonly remainingMs: number }
+  /** Its lease begins with the next entry: copy these blocks to host memory first. Only when staging. */
+  | { readonly kind: 'stage'; readonly requestId: RequestId; readonly blockIds: Uint32Array }
   /** It ended without KV that anyone may read. */
   | { readonly kind: 'withdraw'; readonly requestId: RequestId }
   /** A request came with a handoff: its lease is to be kept until it is read or given up. */
@@ -83,6 +85,7 @@ const kindCodes = {
   release: 5,
   abort: 6,
   offer: 7,
+  stage: 8,
 } as const
 
 /** Upper bound of an entry's encoded size, to cut a step's metadata at its limit. */
@@ -97,6 +100,8 @@ export function entrySizeBytes(entry: MetadataEntry): number {
       const fixed = base + 4 * blockIds.length + signature.length
       return texts.reduce((sum, text) => sum + textSizeBytes(text), fixed)
     }
+    case 'stage':
+      return base + 4 * entry.blockIds.length
     case 'announce':
     case 'lease':
     case 'withdraw':
@@ -146,6 +151,9 @@ function writeEntry(writer: ByteWriter, entry: MetadataEntry): void {
     case 'lease':
       writer.string(entry.requestId).f64(entry.remainingMs)
       return
+    case 'stage':
+      writer.string(entry.requestId).u32List(entry.blockIds)
+      return
     case 'offer':
       writer.string(entry.requestId)
       writeHandoff(writer, entry.handoff)
@@ -172,6 +180,10 @@ function readEntry(reader: ByteReader): MetadataEntry {
       return { kind: 'lease', requestId: readRequestId(reader), remainingMs: reader.f64() }
     case kindCodes.release:
       return { kind: 'release', requestId: readRequestId(reader) }
+    case kindCodes.stage: {
+      const requestId = readRequestId(reader)
+      return { kind: 'stage', requestId, blockIds: reader.u32List(limits.blocksPerPostMax) }
+    }
     case kindCodes.offer:
       return { kind: 'offer', requestId: readRequestId(reader), handoff: readHandoff(reader) }
     case kindCodes.load:

@@ -86,8 +86,8 @@ export class PostQueue {
   #plan(record: LoadRecord): TransferPost | Posted['event'] {
     const { options, reader } = this.#init
     try {
-      const { post, relayout } = reader.plan(record, options.transferDeadlineMs)
-      record.relayout = relayout
+      const { post, finish } = reader.plan(record, options.transferDeadlineMs)
+      record.finish = finish
       return post
     } catch (cause) {
       const error = asConnectorError(cause, { operation: 'plan READ', peer: 'agent' })

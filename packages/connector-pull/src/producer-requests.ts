@@ -104,6 +104,9 @@ export class ProducerRequests {
       return nothingToFinish
     }
     const leaseDeadline = instantPlus(clock.now(), this.#leaseDurationMs(record))
+    if (this.#components.config.bufferDevice === 'host') {
+      this.#outbox.push({ kind: 'stage', requestId, blockIds: readable.blockIds })
+    }
     this.#step(requestId, { kind: 'finished-readable' })
     const content = { blockIds: readable.blockIds, tokenCount, leaseDeadline, isReturn }
     return { delayFree: true, kvTransferParams: this.#writer.write(requestId, content) }

@@ -13,6 +13,7 @@ import {
 } from '@kvferry/connector-api'
 import { compareFacts, type PeerFacts } from './facts.ts'
 import { closed } from './failures.ts'
+import type { HostStaging } from './host-staging.ts'
 import type { Reader } from './lease-state.ts'
 import { LeaseTable } from './lease-table.ts'
 import { pullLimits } from './limits.ts'
@@ -32,6 +33,7 @@ import { decodeReadDone } from './notification.ts'
 import { PeerTokens } from './peer-tokens.ts'
 import { PollHolds } from './poll-holds.ts'
 import type { PullCounters } from './pull-counters.ts'
+import { StagedLeases } from './staged-leases.ts'
 
 export interface ProducerOptions {
   readonly components: WorkerComponents
@@ -42,6 +44,7 @@ export interface ProducerOptions {
   /** As `TransferAgent.exportBlockTable` made it. */
   readonly blockTable: Uint8Array
   readonly handoffKey: Uint8Array
+  readonly staging: HostStaging | null
 }
 
 export class ProducerWorker {
@@ -50,6 +53,7 @@ export class ProducerWorker {
   readonly #leases: LeaseTable
   readonly #tokens: PeerTokens
   readonly #holds: PollHolds
+  readonly #staged: StagedLeases | null
   #isExpecting = false
   #isClosed = false
   #wakeShutdown: (() => void) | null = null
@@ -59,6 +63,7 @@ export class ProducerWorker {
     const { clock, metrics, random, sideChannel } = components
     const onChange = (): void => this.#onChange()
     this.#options = options
+    this.#staged = options.staging === null ? null : new StagedLeases(options.staging, clock)
     this.#components = components
     this.#tokens = new PeerTokens(random)
     this.#holds = new PollHolds(clock, onChange)
@@ -89,12 +94,18 @@ export class ProducerWorker {
     this.#leases.announce(requestId)
   }
 
+  /** Only when staging; the lease begins with the next entry. */
+  stage(requestId: RequestId, blockIds: Uint32Array): void {
+    this.#staged?.save(requestId, blockIds)
+  }
+
   startLease(requestId: RequestId, remainingMs: number): void {
     this.#leases.start(requestId, remainingMs)
   }
 
   withdraw(requestId: RequestId): void {
     this.#leases.withdraw(requestId)
+    this.#staged?.end(requestId)
   }
 
   get openLeaseCount(): number {
@@ -102,7 +113,9 @@ export class ProducerWorker {
   }
 
   takeSent(): RequestId[] {
-    return this.#leases.takeSent()
+    const sent = this.#leases.takeSent()
+    for (const requestId of sent) this.#staged?.end(requestId)
+    return sent
   }
 
   onNotifications(notifications: readonly AgentNotification[]): void {
@@ -118,6 +131,7 @@ export class ProducerWorker {
     this.#isClosed = true
     this.#holds.clear()
     this.#leases.close()
+    this.#staged?.close()
   }
 
   #claimsEnd(deadlineMs: number): Promise<void> {
@@ -143,7 +157,10 @@ export class ProducerWorker {
   }
 
   /** Counts what is refused; a ConnectorError goes back to the consumer with its code. */
-  #answer(kind: string, answer: () => Uint8Array): Uint8Array {
+  #answer(
+    kind: string,
+    answer: () => Uint8Array | Promise<Uint8Array>,
+  ): Uint8Array | Promise<Uint8Array> {
     if (this.#isClosed) throw closed('connector')
     try {
       return answer()
@@ -174,10 +191,20 @@ export class ProducerWorker {
     return encodeHeartbeatAnswer({ clockMs: this.#components.clock.now(), durationMs, isHeld })
   }
 
-  readonly #renew = (body: Uint8Array, { peer }: Association): Uint8Array => {
+  readonly #renew = (body: Uint8Array, { peer }: Association): Uint8Array | Promise<Uint8Array> => {
     const question = decodeLeaseQuestion(body, messageKinds.renew, peer.engineId)
     const { requestId, loadId } = question
     const reader = readerOf(peer, loadId)
+    if (this.#staged === null || !this.#leases.isOpen(requestId))
+      return this.#grantLease(requestId, reader)
+    // What is not in the copy yet can't be read: the answer waits for it.
+    return this.#staged.isReadable(requestId).then((isReadable) => {
+      if (isReadable) return this.#grantLease(requestId, reader)
+      return encodeLeaseAnswer({ kind: 'unknown' })
+    })
+  }
+
+  #grantLease(requestId: RequestId, reader: Reader): Uint8Array {
     const answer = this.#leases.renew(requestId, reader)
     // Who asks has posted a READ already: refused or not, it must be able to end.
     if (answer.kind === 'unknown' || answer.kind === 'claimed') this.#holdForRead(reader)
@@ -223,6 +250,7 @@ export class ProducerWorker {
       handoffKey,
       leaseDurationMs,
       clockMs: clock.now(),
+      isStaged: this.#staged !== null,
     }
   }
 

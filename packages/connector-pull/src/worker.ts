@@ -15,6 +15,7 @@ import {
 import { ConsumerWorker } from './consumer-worker.ts'
 import { factsOf } from './facts.ts'
 import { closed } from './failures.ts'
+import { HostStaging } from './host-staging.ts'
 import { deregisterCaches, registerCaches, type KvRegistration } from './kv-registration.ts'
 import { pullLimits } from './limits.ts'
 import { decodeMetadata, type MetadataEntry } from './metadata.ts'
@@ -39,6 +40,8 @@ export class PullWorker implements ConnectorWorker {
   #parts: Parts | null = null
   #shutdown: Promise<void> | null = null
   #shownCounters = ''
+  /** Set by `registerKvCaches` with `bufferDevice: host`. */
+  #staging: HostStaging | null = null
 
   constructor(components: WorkerComponents, options: PullOptions, rank: Rank) {
     const sideChannel = rankChannel(components.sideChannel, rank.tpRank)
@@ -95,8 +98,20 @@ export class PullWorker implements ConnectorWorker {
   }
 
   async #register(caches: KvCacheLayout): Promise<Uint8Array> {
+    const isStaged = this.#components.config.bufferDevice === 'host'
+    if (!isStaged) return this.#registerMemory(caches)
+    this.#staging = new HostStaging(this.#components, caches)
+    try {
+      return await this.#registerMemory(this.#staging.caches)
+    } catch (error) {
+      await this.#staging.close()
+      throw error
+    }
+  }
+
+  async #registerMemory(registered: KvCacheLayout): Promise<Uint8Array> {
     const { agent, sideChannel } = this.#components
-    const registration = await registerCaches(agent, caches)
+    const registration = await registerCaches(agent, registered)
     // Taken after the registration: metadata lists only regions that exist.
     const agentMetadata = await agent.localMetadata()
     if (this.#shutdown !== null) {
@@ -104,7 +119,7 @@ export class PullWorker implements ConnectorWorker {
       throw closed('connector')
     }
     const handoffKey = this.#components.random.bytes(pullLimits.handoffKeySizeBytes)
-    this.#parts = this.#createParts(caches, registration, { agentMetadata, handoffKey })
+    this.#parts = this.#createParts(registered, registration, { agentMetadata, handoffKey })
     agent.setListener(listenerOf(this.#parts))
     return encodeRankMetadata({ ...sideChannel.address, handoffKey })
   }
@@ -122,12 +137,14 @@ export class PullWorker implements ConnectorWorker {
       options: this.#options,
       facts,
       cache: { caches, table },
+      staging: this.#staging,
       tpRank: this.#rank.tpRank,
     })
     const producer = new ProducerWorker({
       ...common,
       leaseDurationMs: this.#options.leaseDurationMs,
       facts,
+      staging: this.#staging,
       ...credentials,
       blockTable: this.#components.agent.exportBlockTable(table),
     })
@@ -145,6 +162,7 @@ export class PullWorker implements ConnectorWorker {
     ])
     const failures = await deregisterCaches(this.#components.agent, registration)
     for (const failure of failures) this.#components.logger.warn(`at shutdown: ${failure}`)
+    if (failures.length === 0) await this.#staging?.close()
   }
 }
 
@@ -154,6 +172,8 @@ function apply(entry: MetadataEntry, { consumer, producer }: Parts): void {
       return producer.announce(entry.requestId)
     case 'lease':
       return producer.startLease(entry.requestId, entry.remainingMs)
+    case 'stage':
+      return producer.stage(entry.requestId, entry.blockIds)
     case 'withdraw':
       return producer.withdraw(entry.requestId)
     case 'offer':

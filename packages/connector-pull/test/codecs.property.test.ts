@@ -72,6 +72,7 @@ const reply: fc.Arbitrary<HandshakeReply> = fc.record({
       handoffKey: key32,
       leaseDurationMs: duration,
       clockMs: duration,
+      isStaged: fc.boolean(),
     }),
   ),
 })
@@ -104,6 +105,11 @@ const entry: fc.Arbitrary<MetadataEntry> = fc.oneof(
   }) as fc.Arbitrary<MetadataEntry>,
   fc.record({ kind: fc.constant('lease' as const), requestId, remainingMs: duration }),
   fc.record({ kind: fc.constant('offer' as const), requestId, handoff }),
+  fc.record({
+    kind: fc.constant('stage' as const),
+    requestId,
+    blockIds: fc.uint32Array({ maxLength: 20 }),
+  }),
   fc.record({
     kind: fc.constant('load' as const),
     requestId,

@@ -49,6 +49,7 @@ const keys = {
   token: new Uint8Array(16),
   handoffKey: new Uint8Array(32),
   leaseDurationMs: 500,
+  isStaged: false,
 }
 const zero = 0 as Instant
 const clock = new PeerClock({ sentAt: zero, receivedAt: zero, remoteMs: 0 })

@@ -44,7 +44,7 @@ async function queue(pair: Pair, id = 'r0', p = pair.p) {
 test('26: a request that waits on D for many leases loses nothing', async () => {
   const pair = await shortPair()
   const request = await queue(pair)
-  await pair.world.clock.advance(10 * short.leaseDurationMs)
+  await pair.world.clock.advance(9 * short.leaseDurationMs)
   expect(pair.p.free.length).toBe(56)
   pair.d.allocate(request)
   request.outcome = 'loading'

@@ -56,6 +56,7 @@ const grant = {
   handoffKey: bytes(32),
   leaseDurationMs: 30_000,
   clockMs: 1_234.5,
+  isStaged: false,
 }
 const handoff = {
   remote: {

@@ -106,12 +106,14 @@ test('registering twice is a mistake', async () => {
   expect(() => pair.d.worker.registerKvCaches(pair.d.caches)).toThrow(TypeError)
 })
 
-test('host staging is unsupported', () => {
+test('host staging without the engine’s memory is unsupported', async () => {
   const rank = { tpRank: 0, tpSize: 1, ppRank: 0, ppSize: 1 }
+  const engine = new Engine(createWorld(), { engineId: 'd0' })
   const config = { options: {}, bufferDevice: 'host' }
-  expect(() => pull.createWorker({ config } as never, rank)).toThrow(
-    expect.objectContaining({ code: 'ERR_KV_UNSUPPORTED' }),
-  )
+  const worker = pull.createWorker({ config, sideChannel: engine.sideChannel } as never, rank)
+  await expect(worker.registerKvCaches(engine.caches)).rejects.toMatchObject({
+    code: 'ERR_KV_UNSUPPORTED',
+  })
 })
 
 test('a prefill before any worker registered hands nothing over', () => {

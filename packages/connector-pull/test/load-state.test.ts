@@ -33,6 +33,7 @@ const reading = (grant: Extract<LoadState, { kind: 'reading' }>['grant']): LoadS
 
 const states: Record<string, LoadState> = {
   connecting: { kind: 'connecting' },
+  requesting: { kind: 'requesting' },
   posting: { kind: 'posting' },
   'reading, asked': reading({ kind: 'asked' }),
   'reading, granted': reading({ kind: 'granted', validUntil: later }),
@@ -51,6 +52,7 @@ const states: Record<string, LoadState> = {
 
 const events: Record<string, LoadEvent> = {
   'peer-ready': { kind: 'peer-ready' },
+  'peer-ready-staged': { kind: 'peer-ready-staged' },
   'peer-fail': { kind: 'peer-fail', error },
   'handoff-refuse': { kind: 'handoff-refuse', error },
   'post-end': { kind: 'post-end', transfer },
@@ -97,7 +99,18 @@ testMachine('load', {
   expected: {
     connecting: {
       'peer-ready': 'posting: post',
+      'peer-ready-staged': 'requesting: ask',
       'peer-fail': 'ended: failed',
+      abort: 'ended: release aborted',
+    },
+    // Nothing is read before a staging producer says that it can be.
+    requesting: {
+      'peer-fail': 'ended: release failed',
+      grant: 'posting: post',
+      'grant too short': 'posting: post',
+      complete: 'ended: failed',
+      refuse: 'ended: failed',
+      silence: 'ended: release failed',
       abort: 'ended: release aborted',
     },
     posting: {

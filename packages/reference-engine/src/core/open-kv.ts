@@ -94,7 +94,8 @@ function createHalves({ ports, requestStep }: OpenKvParts): {
   const { blockTokens, tpSize } = config.settings
   const scheduler = factory.createScheduler({ ...common, blockTokens })
   const ranks = agents.map((agent, tpRank) => {
-    const components = { ...common, agent, sideChannel, kernels: ports.kernels }
+    const { allocator, kernels } = ports
+    const components = { ...common, agent, sideChannel, kernels, allocator }
     const rank = { tpRank, tpSize, ppRank: 0, ppSize: 1 }
     return { agent, worker: factory.createWorker(components, rank) }
   })
