@@ -23,6 +23,7 @@ const accepted: [
   ['engineId', 'p-0.A_1', (c) => c.engineId],
   ['loadFailurePolicy', 'fail', (c) => c.loadFailurePolicy],
   ['bufferDevice', 'device', (c) => c.bufferDevice],
+  ['bufferDevice', 'host', (c) => c.bufferDevice],
   ['sideChannel.host', '::1', (c) => c.sideChannel.host],
   ['sideChannel.host', 'localhost', (c) => c.sideChannel.host],
   ['sideChannel.port', 65_535, (c) => c.sideChannel.port],
@@ -46,7 +47,7 @@ const refused: [path: string, values: unknown[]][] = [
   ['role', [null, 'prefill', 'Producer', 3]],
   ['engineId', ['', 'a b', 'a'.repeat(257), 7, null, 'é']],
   ['loadFailurePolicy', ['Recompute', true, null]],
-  ['bufferDevice', ['host', 'cuda', null]],
+  ['bufferDevice', ['cuda', 'Host', null]],
   ['sideChannel', [null, 'x', []]],
   [
     'sideChannel.host',

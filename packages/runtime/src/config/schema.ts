@@ -147,12 +147,7 @@ export const configSchema = z.strictObject(
     loadFailurePolicy: z
       .enum(['recompute', 'fail'], { error: 'use recompute or fail' })
       .default('recompute'),
-    bufferDevice: z
-      .enum(['device', 'host'], { error: 'use device or host' })
-      .refine((device) => device === 'device', {
-        error: "use device: staging through host memory isn't available in this version",
-      })
-      .default('device'),
+    bufferDevice: z.enum(['device', 'host'], { error: 'use device or host' }).default('device'),
     sideChannel,
     peers,
     path: z
