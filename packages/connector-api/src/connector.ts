@@ -35,6 +35,18 @@ export interface RequestView {
   readonly finishReason: FinishReason | null
 }
 
+/** What one request gets in one step. */
+export interface ScheduledRequest {
+  readonly requestId: RequestId
+  /** Tokens whose KV is valid once this step's forward has ended. */
+  readonly computedTokenCountAfter: number
+  /**
+   * Blocks that it got since the last step that was played, in token order, and that no
+   * `updateStateAfterAlloc` named: those of later chunks and of generated tokens.
+   */
+  readonly newBlockIds: BlockIds
+}
+
 export interface StepView {
   /**
    * 0-based number of the engine step; never falls. Steps that tell the connector nothing may be left out
@@ -42,8 +54,8 @@ export interface StepView {
    * that has the number of the one before it.
    */
   readonly stepIndex: number
-  /** Requests with tokens in this step. */
-  readonly scheduledRequestIds: readonly RequestId[]
+  /** Requests with tokens in this step; those without `kvTransferParams` may be left out. */
+  readonly scheduled: readonly ScheduledRequest[]
   readonly preemptedRequestIds: readonly RequestId[]
 }
 

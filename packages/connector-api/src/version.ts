@@ -8,5 +8,8 @@
  */
 export const WIRE_VERSION = 2
 
-/** Version of the hooks in connector.ts. Not frozen before it has run inside vLLM (stays 0 until then). */
-export const CONTRACT_VERSION = 0
+/**
+ * Version of the hooks in connector.ts. Frozen: additions raise it, anything else waits for a major version.
+ *   1  as proven in the reference engine and inside vLLM (contributing/decisions/0007)
+ */
+export const CONTRACT_VERSION = 1

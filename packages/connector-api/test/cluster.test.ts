@@ -43,6 +43,32 @@ describe('a connector that is no help', () => {
     cluster.auditor.assertClean()
   })
 
+  test('hears of each block once: at admission, or in the step that needs it', async () => {
+    let named: number[] = []
+    let finished: number[] = []
+    const computed: number[] = []
+    const scheduler: ToyHooks['scheduler'] = {
+      updateStateAfterAlloc: (_request, [blocks]) => void (named = [...(blocks ?? [])]),
+      buildConnectorMeta({ scheduled }) {
+        for (const part of scheduled) {
+          named.push(...(part.newBlockIds[0] ?? []))
+          computed.push(part.computedTokenCountAfter)
+        }
+        return new Uint8Array()
+      },
+      requestFinished(_request, [blocks]) {
+        finished = [...(blocks ?? [])]
+        return { delayFree: false, kvTransferParams: null }
+      },
+    }
+    const cluster = await open({ scheduler }, { stepTokenCountMax: 4 })
+    submit(cluster, 'r', 10, 8)
+    await cluster.settle(1_000)
+    expect(finished.length).toBeGreaterThan(3)
+    expect(named).toEqual(finished)
+    expect(computed.slice(0, 4)).toEqual([4, 8, 10, 11])
+  })
+
   test('aborted in its own step, a request is freed once', async () => {
     const cluster = await open()
     const request = submit(cluster, 'a', 40, 50)

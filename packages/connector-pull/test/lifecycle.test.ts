@@ -85,7 +85,7 @@ test('a worker that never registered shuts down, and reports nothing', async () 
     failed: [],
   })
   expect(engine.worker.getStats()).toBe(null)
-  const step = { stepIndex: 0, scheduledRequestIds: [], preemptedRequestIds: [] }
+  const step = { stepIndex: 0, scheduled: [], preemptedRequestIds: [] }
   const meta = engine.scheduler.buildConnectorMeta(step)
   expect(() => engine.worker.bindConnectorMetadata(meta)).toThrow(TypeError)
   await engine.worker.shutdown()

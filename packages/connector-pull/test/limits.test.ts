@@ -66,7 +66,7 @@ test('the worker refuses loads beyond its limit, and reports each of them', asyn
     d.scheduler.updateStateAfterAlloc(view, blocks, 4)
   }
   const bind = (): void => {
-    const step = { stepIndex: 0, scheduledRequestIds: [], preemptedRequestIds: [] }
+    const step = { stepIndex: 0, scheduled: [], preemptedRequestIds: [] }
     worker.bindConnectorMetadata(d.scheduler.buildConnectorMeta(step))
   }
   for (let at = 0; at < limits.requestCountMax; at++) load(`d-${at}`)
@@ -128,7 +128,7 @@ test('what does not fit into one step’s metadata leaves with the next, in orde
     }
     d.scheduler.updateStateAfterAlloc(view, blocks, tokenCount)
   }
-  const step = { stepIndex: 0, scheduledRequestIds: [], preemptedRequestIds: [] }
+  const step = { stepIndex: 0, scheduled: [], preemptedRequestIds: [] }
   const shipped: string[] = []
   let steps = 0
   while (d.scheduler.hasPendingBlockFrees()) {

@@ -64,6 +64,19 @@ describe('hooks', () => {
     ])
   })
 
+  it('name each block once, at admission or in the step that needs it, and what is computed', async () => {
+    const connector = new ScriptedConnector()
+    connector.offer = () => 0
+    const core = await start(connector, { maxNumBatchedTokens: 32 })
+    await core.run('x'.repeat(70), 20)
+    const [id] = [...connector.named.keys()]
+    expect(connector.named.get(id!)).toEqual(connector.finishedBlocks.get(id!))
+    expect(connector.named.get(id!)).toHaveLength(Math.ceil(89 / 4))
+    const steps = connector.computed.get(id!)!
+    expect(steps.slice(0, 4)).toEqual([32, 64, 70, 71])
+    expect(steps.at(-1)).toBe(89)
+  })
+
   it('of a load: commit, bind in the same step, then commit again with nothing', async () => {
     const connector = new ScriptedConnector()
     connector.onLoad = (load) => {

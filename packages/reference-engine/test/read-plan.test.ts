@@ -20,7 +20,7 @@ function requestWith(promptTokenCount: number, output: number, maxTokens = 500):
 }
 
 function readsOf(request: EngineRequest, start: number, end: number): string {
-  const { written } = planReads({ request, start, end })
+  const { written } = planReads({ request, start, end, newBlocks: [] })
   return written.map((range) => `${range.start}-${range.end}`).join(' ')
 }
 
@@ -67,7 +67,7 @@ describe('a prefill', () => {
   it('takes loaded slots as they came', () => {
     const request = requestWith(100, 0)
     request.unverifiedLoad = { start: 32, end: 100 }
-    const plan = planReads({ request, start: 99, end: 100 })
+    const plan = planReads({ request, start: 99, end: 100, newBlocks: [] })
     expect(plan.loaded).toMatchObject({ start: 32, end: 100 })
     expect(readsOf(request, 99, 100)).toBe('0-32')
     request.unverifiedLoad = { start: 32, end: 64 }

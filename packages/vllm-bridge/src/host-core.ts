@@ -108,7 +108,11 @@ export class HostCore {
     const outcome = this.#replay.play(message.events)
     const meta = scheduler.buildConnectorMeta({
       stepIndex: message.index,
-      scheduledRequestIds: message.scheduled.map(asRequestId),
+      scheduled: message.scheduled.map(({ id, computed, blocks }) => ({
+        requestId: asRequestId(id),
+        computedTokenCountAfter: computed,
+        newBlockIds: blocks.map((group) => Uint32Array.from(group)),
+      })),
       preemptedRequestIds: message.preempted.map(asRequestId),
     })
     await worker.handlePreemptions(meta)

@@ -83,10 +83,13 @@ const event = z.discriminatedUnion('k', [
   z.strictObject({ k: z.literal('output'), sent: ids, received: ids }),
 ])
 
+/** Of a request that takes part in a transfer; `blocks`: those that no event has named. */
+const scheduled = z.strictObject({ id, computed: count, blocks })
+
 const step = z.strictObject({
   t: z.literal('step'),
   index: count,
-  scheduled: ids,
+  scheduled: z.array(scheduled).max(limits.requestCountMax),
   preempted: ids,
   events: z.array(event).max(bridgeLimits.eventCountMax),
   /** The engine waits until nothing touches the preempted requests' blocks. */

@@ -26,8 +26,12 @@ function createCore() {
   const state = { output: nothing, hasPendingFrees: false, onMeta: () => {} }
   const clock = createSimClock(1)
   const scheduler: Partial<ConnectorScheduler> = {
-    buildConnectorMeta({ stepIndex, scheduledRequestIds, preemptedRequestIds }) {
-      log.push(`meta ${stepIndex} [${scheduledRequestIds}] [${preemptedRequestIds}]`)
+    buildConnectorMeta({ stepIndex, scheduled, preemptedRequestIds }) {
+      const shown = scheduled.map((part) => {
+        const blocks = part.newBlockIds.map((ids) => ids.join(' ')).join(';')
+        return `${part.requestId}:${part.computedTokenCountAfter}:${blocks}`
+      })
+      log.push(`meta ${stepIndex} [${shown}] [${preemptedRequestIds}]`)
       state.onMeta()
       return Uint8Array.of(stepIndex)
     },
@@ -70,9 +74,17 @@ const step = (index: number, over: Partial<StepMessage> = {}): StepMessage => ({
 
 test('one step: every hook once, in vLLM’s order', async () => {
   const { core, log, clock } = createCore()
-  core.step(step(4, { scheduled: ['a', 'b'], preempted: ['c'] }))
+  core.step(
+    step(4, {
+      scheduled: [
+        { id: 'a', computed: 32, blocks: [[]] },
+        { id: 'b', computed: 7, blocks: [[5, 6]] },
+      ],
+      preempted: ['c'],
+    }),
+  )
   await clock.advance(0)
-  expect(log).toEqual(['meta 4 [a,b] [c]', 'preemptions 4', 'bind 4', 'save', 'results'])
+  expect(log).toEqual(['meta 4 [a:32:,b:7:5 6] [c]', 'preemptions 4', 'bind 4', 'save', 'results'])
 })
 
 test('steps are played one after the other, in the order of arrival', async () => {

@@ -21,7 +21,7 @@ const start = {
 const step = {
   t: 'step',
   index: 3,
-  scheduled: ['a'],
+  scheduled: [{ id: 'a', computed: 3, blocks: [[1]] }],
   preempted: [],
   settle: false,
   events: [

@@ -22,7 +22,11 @@ export interface ScheduledChunk {
   readonly request: EngineRequest
   readonly start: number
   readonly end: number
+  /** Blocks taken for it that no hook has named yet. */
+  readonly newBlocks: readonly number[]
 }
+
+const noBlocks: readonly number[] = []
 
 export interface StepPlan {
   readonly stepIndex: number
@@ -79,8 +83,10 @@ export class Scheduler {
     const { running } = this.#parts.table
     for (let index = 0; index < running.length && draft.budget > 0; index++) {
       const request = running[index] as EngineRequest
+      const heldCount = request.blocks.length
       if (!this.#growOrPreempt(request, draft)) break
-      this.#addChunk(request, draft)
+      const isGrown = request.blocks.length > heldCount
+      this.#addChunk(request, draft, isGrown ? request.blocks.slice(heldCount) : noBlocks)
     }
   }
 
@@ -182,14 +188,14 @@ export class Scheduler {
   #run(request: EngineRequest, draft: Draft): void {
     request.enter({ kind: 'running' })
     this.#parts.table.running.push(request)
-    this.#addChunk(request, draft)
+    this.#addChunk(request, draft, noBlocks)
   }
 
-  #addChunk(request: EngineRequest, draft: Draft): void {
+  #addChunk(request: EngineRequest, draft: Draft, newBlocks: readonly number[]): void {
     const start = request.computedTokenCount
     const end = start + this.#chunkSize(request, draft)
     assert(end > start, `request ${request.requestId} has nothing to compute`)
-    draft.chunks.push({ request, start, end })
+    draft.chunks.push({ request, start, end, newBlocks })
     draft.budget -= end - start
   }
 

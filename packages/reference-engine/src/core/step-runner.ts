@@ -5,6 +5,7 @@
  * thread; never starts two steps at once, and never decides whether a step is due (`engine-core.ts`).
  */
 import type {
+  BlockIds,
   Clock,
   ConnectorScheduler,
   LoadSample,
@@ -60,6 +61,7 @@ interface ForwardTimes {
 }
 
 const noWork: ForwardResult = { sampled: [], wrongBlocks: [], corrupted: new Set() }
+const noBlockIds: BlockIds = [new Uint32Array()]
 const emptyOutput: WorkerOutput = { sent: [], received: [], failed: [] }
 
 export class StepRunner {
@@ -108,7 +110,11 @@ export class StepRunner {
     if (connector === null) return null
     return connector.scheduler.buildConnectorMeta({
       stepIndex: plan.stepIndex,
-      scheduledRequestIds: plan.chunks.map(({ request }) => request.requestId),
+      scheduled: plan.chunks.map(({ request, end, newBlocks }) => ({
+        requestId: request.requestId,
+        computedTokenCountAfter: end,
+        newBlockIds: newBlocks.length === 0 ? noBlockIds : [Uint32Array.from(newBlocks)],
+      })),
       preemptedRequestIds: plan.preemptedRequestIds,
     })
   }

@@ -11,6 +11,7 @@ import {
   type KvCacheLayout,
   type KvKernels,
   type RequestId,
+  type ScheduledRequest,
   type WorkerOutput,
 } from '@kvferry/connector-api'
 import { extendSeeds } from '../../src/core/kv-content.ts'
@@ -30,6 +31,10 @@ export class ScriptedConnector {
   /** Called in bind for each load that was committed since the last step. */
   onLoad: (load: PendingLoad) => void = () => {}
   delayFree = false
+  /** Per request, the blocks that hooks have named, in order; and tokens valid after each of its steps. */
+  readonly named = new Map<string, number[]>()
+  readonly computed = new Map<string, number[]>()
+  readonly finishedBlocks = new Map<string, number[]>()
   readonly ended: { requestId: string; reason: string | null; blockCount: number }[] = []
   readonly #pending: PendingLoad[] = []
   #output: { sent: RequestId[]; received: RequestId[]; failed: FailedLoad[] } = empty()
@@ -102,16 +107,19 @@ export class ScriptedConnector {
         },
         updateStateAfterAlloc: (request, blocks, external) => {
           this.#log(`updateStateAfterAlloc ${external}`)
+          this.named.set(request.requestId, [...(blocks[0] ?? [])])
           if (external > 0) this.#commit(request.requestId, blocks, external, request)
         },
         buildConnectorMeta: (step) => {
-          this.#log(`buildConnectorMeta ${step.scheduledRequestIds.length}`)
+          this.#log(`buildConnectorMeta ${step.scheduled.length}`)
+          for (const part of step.scheduled) this.#note(part)
           return new Uint8Array()
         },
         updateConnectorOutput: () => this.#log('updateConnectorOutput'),
         requestFinished: (request, [blocks]) => {
           this.#log('requestFinished')
           const { finishReason: reason, requestId } = request
+          this.finishedBlocks.set(requestId, [...(blocks ?? [])])
           this.ended.push({ requestId, reason, blockCount: blocks?.length ?? 0 })
           return { delayFree: this.delayFree, kvTransferParams: this.delayFree ? { a: 1 } : null }
         },
@@ -157,6 +165,11 @@ export class ScriptedConnector {
       start,
       end: start + external,
     })
+  }
+
+  #note({ requestId, computedTokenCountAfter, newBlockIds }: ScheduledRequest): void {
+    this.named.get(requestId)?.push(...(newBlockIds[0] ?? []))
+    this.computed.set(requestId, [...(this.computed.get(requestId) ?? []), computedTokenCountAfter])
   }
 
   #log(hook: string): void {

@@ -171,9 +171,9 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
     @hook(lambda: KVFerryMetadata(Step.nothing(None, False)))
     def _build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVFerryMetadata:
         assert self._scheduler is not None
-        step = self._scheduler.build_step(
-            scheduler_output.num_scheduled_tokens, scheduler_output.preempted_req_ids
-        )
+        half = self._scheduler
+        after = _note_growth(half, scheduler_output) if half.is_watching else {}
+        step = half.build_step(after, scheduler_output.preempted_req_ids)
         if self._latest is None or step is not self._latest.step:
             self._latest = KVFerryMetadata(step)
         return self._latest
@@ -294,6 +294,20 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
         """Totals of this instance and of its host, for tests and tools. Waits for the host's answer."""
         counters = {} if self._worker is None else self._worker.ask_counters()
         return {"hookFailures": self.hook_failures, **counters}
+
+
+def _note_growth(half: SchedulerHalf, output: SchedulerOutput) -> dict[str, int]:
+    """Tokens that are computed when the step ends; blocks that came after admission are noted."""
+    counts = output.num_scheduled_tokens
+    after = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
+    cached = output.scheduled_cached_reqs
+    for index, request_id in enumerate(cached.req_ids):
+        after[request_id] = cached.num_computed_tokens[index]
+        blocks = cached.new_block_ids[index]
+        # All blocks of one that was preempted are named anew at its admission.
+        if blocks and request_id not in cached.resumed_req_ids:
+            half.on_grown(request_id, blocks)
+    return {request_id: count + counts.get(request_id, 0) for request_id, count in after.items()}
 
 
 def _layout_name(vllm_config: VllmConfig) -> str:

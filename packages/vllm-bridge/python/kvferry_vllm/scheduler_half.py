@@ -29,6 +29,8 @@ class _Known:
     params: Mapping[str, Any]
     #: The last question that was recorded, with its answer.
     question: tuple[int, int] | None = None
+    #: Blocks that it got after admission and that no step has told, per group.
+    new_blocks: list[list[int]] | None = None
 
 
 class SchedulerHalf:
@@ -112,6 +114,8 @@ class SchedulerHalf:
         if known is None or self._rules is None:
             return
         self._rules.on_allocated(request_id, prompt_token_count, known.params, external_token_count)
+        # All of its blocks are named here; what it had before a preemption is gone.
+        known.new_blocks = None
         event: Event = dict(
             k="alloc",
             id=request_id,
@@ -161,14 +165,39 @@ class SchedulerHalf:
             self._rules.on_output(sent_ids, received_ids)
             self._record(k="output", sent=sent_ids, received=received_ids)
 
-    def build_step(self, scheduled: Iterable[str], preempted: Iterable[str] | None) -> Step:
-        """Drains: nothing is told twice. A step without news is the same object as the one before it."""
+    def on_grown(self, request_id: str, new_block_ids: Sequence[Sequence[int]]) -> None:
+        """A running request got blocks for its next tokens."""
+        known = self._known.get(request_id)
+        if known is None:
+            return
+        if known.new_blocks is None:
+            known.new_blocks = [[] for _ in new_block_ids]
+        for group, ids in zip(known.new_blocks, new_block_ids):
+            group.extend(ids)
+
+    @property
+    def is_watching(self) -> bool:
+        """Some request takes part in a transfer."""
+        return bool(self._known)
+
+    def build_step(
+        self, computed_after: Mapping[str, int], preempted: Iterable[str] | None
+    ) -> Step:
+        """Drains: nothing is told twice. A step without news is the same object as the one before it.
+
+        `computed_after`: of each scheduled request, the tokens whose KV is valid when the step ends.
+        """
         if not self._batches and not preempted:
             return self._quiet_step
         batches, self._batches = self._batches, []
         starting = self._is_host_starting
         gone = sorted(preempted or ())
-        step = Step(self._step_index, list(scheduled), gone, batches, self._epoch, starting)
+        scheduled = [
+            self._take_scheduled(request_id, computed)
+            for request_id, computed in computed_after.items()
+            if request_id in self._known
+        ]
+        step = Step(self._step_index, scheduled, gone, batches, self._epoch, starting)
         self._step_index += 1
         return step
 
@@ -199,6 +228,11 @@ class SchedulerHalf:
         self._rules.on_new_request(request_id, prompt_token_count, known.params)
         self._record(k="new", id=request_id, prompt=prompt_token_count, params=text)
         return known
+
+    def _take_scheduled(self, request_id: str, computed: int) -> Event:
+        known = self._known[request_id]
+        blocks, known.new_blocks = known.new_blocks or [[]], None
+        return dict(id=request_id, computed=computed, blocks=blocks)
 
     def _record(self, **event: Any) -> None:
         assert self._epoch is not None

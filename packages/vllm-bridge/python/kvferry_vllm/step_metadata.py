@@ -26,7 +26,8 @@ class Step:
 
     #: -1: the step tells the connector nothing.
     index: int
-    scheduled: list[str]
+    #: What the requests that take part in transfers get in it.
+    scheduled: list[Event]
     preempted: list[str]
     batches: list[Batch]
     #: What the scheduler half believes of the host: its life (None: there is none), and whether one is coming.

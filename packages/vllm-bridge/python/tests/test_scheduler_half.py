@@ -40,10 +40,27 @@ class Records(unittest.TestCase):
         self.half.set_host(ready("life-1"))
 
     def events(self) -> list[tuple[str, list[dict[str, Any]]]]:
-        return [(batch.epoch, batch.events) for batch in self.half.build_step([], []).batches]
+        return [(batch.epoch, batch.events) for batch in self.half.build_step({}, []).batches]
 
     def kinds(self) -> list[str]:
         return [event["k"] for _, events in self.events() for event in events]
+
+    def test_blocks_that_came_after_admission_are_told_once(self) -> None:
+        params = {"do_remote_decode": True, "do_remote_prefill": False}
+        self.assertFalse(self.half.is_watching)
+        self.half.on_new_request("r", 9, params)
+        self.assertTrue(self.half.is_watching)
+        self.half.on_allocated("r", 9, params, 0, [[7]], 0)
+        self.half.on_grown("r", [[8]])
+        self.half.on_grown("r", [[9]])
+        self.half.on_grown("stranger", [[5]])
+        told = self.half.build_step({"r": 8, "stranger": 4}, None).scheduled
+        self.assertEqual(told, [{"id": "r", "computed": 8, "blocks": [[8, 9]]}])
+        self.half.on_grown("r", [[10]])
+        # Preempted and admitted anew: what it got before is not its any more.
+        self.half.on_allocated("r", 9, params, 0, [[3, 4, 5]], 0)
+        told = self.half.build_step({"r": 9}, None).scheduled
+        self.assertEqual(told, [{"id": "r", "computed": 9, "blocks": [[]]}])
 
     def test_a_load(self) -> None:
         params = consume()
@@ -57,8 +74,8 @@ class Records(unittest.TestCase):
         self.assertEqual(events[2]["blocks"], [[7, 8, 9]])
         self.assertEqual(events[2]["fill"], [8, 9])
         self.assertEqual(self.events(), [], "told twice")
-        quiet = self.half.build_step(["r"], None)
-        self.assertIs(quiet, self.half.build_step(["r"], set()), "a step without news is made once")
+        quiet = self.half.build_step({"r": 1}, None)
+        self.assertIs(quiet, self.half.build_step({"r": 1}, set()), "a step without news is made once")
         self.assertEqual(quiet.index, -1)
 
     def test_the_same_question_is_told_once(self) -> None:
@@ -136,13 +153,13 @@ class Lives(unittest.TestCase):
             self.assertEqual(self.half.matched_tokens("r", 9, consume(), 0), 0)
             self.half.on_allocated("p", 9, PRODUCE, 0, [[1, 2, 3]], 0)
             self.assertEqual(self.half.on_finished("p", 9, 9, "stopped", [[1, 2, 3]]), NOTHING)
-            self.assertEqual(self.half.build_step([], []).batches, [])
+            self.assertEqual(self.half.build_step({}, []).batches, [])
 
     def test_an_idle_engine_steps_on_while_a_host_starts(self) -> None:
         self.assertFalse(self.half.has_pending)
         self.half.set_host(GONE)
         self.assertTrue(self.half.has_pending)
-        self.assertTrue(self.half.build_step([], []).is_host_starting)
+        self.assertTrue(self.half.build_step({}, []).is_host_starting)
         self.half.set_host(ready("life-2"))
         self.assertFalse(self.half.has_pending)
 
@@ -156,7 +173,7 @@ class Lives(unittest.TestCase):
         self.half.set_host(ready("life-2"))
         self.assertEqual(self.half.matched_tokens("r", 9, params, 0), 0)
         self.assertEqual(self.half.on_finished("r", 9, 9, "stopped", [[1, 2, 3]]), NOTHING)
-        epochs = [batch.epoch for batch in self.half.build_step([], []).batches]
+        epochs = [batch.epoch for batch in self.half.build_step({}, []).batches]
         self.assertEqual(epochs, ["life-1"])
         # Its id is forgotten with it.
         self.assertEqual(self.half.matched_tokens("r", 9, params, 0), 9)
@@ -166,7 +183,7 @@ class Lives(unittest.TestCase):
         self.half.on_new_request("r", 9, params)
         self.half.set_host(ready("life-1"))
         self.assertEqual(self.half.matched_tokens("r", 9, params, 0), 9)
-        [batch] = self.half.build_step([], []).batches
+        [batch] = self.half.build_step({}, []).batches
         self.assertEqual([event["k"] for event in batch.events], ["new", "match"])
 
     def test_an_end_after_the_host_died_belongs_to_its_life(self) -> None:
@@ -175,7 +192,7 @@ class Lives(unittest.TestCase):
         self.assertTrue(self.half.on_finished("p", 9, 9, "stopped", [[1, 2, 3]]).delay_free)
         self.half.set_host(ready("life-2"))
         self.half.on_allocated("q", 9, PRODUCE, 0, [[4, 5, 6]], 0)
-        batches = self.half.build_step([], []).batches
+        batches = self.half.build_step({}, []).batches
         self.assertEqual([batch.epoch for batch in batches], ["life-1", "life-2"])
         self.assertEqual(batches[0].events[-1]["k"], "finish")
 

@@ -15,6 +15,7 @@ from . import golden
 
 logging.getLogger("vllm.kvferry").setLevel(logging.CRITICAL + 1)
 LEASE_MS = 30_000.0
+PART: Event = {"id": "r", "computed": 3, "blocks": [[1]]}
 
 
 class FakeHost:
@@ -134,10 +135,10 @@ class Steps(WorkerHalfCase):
 
     def test_a_step_without_news_sends_nothing(self) -> None:
         self.step()
-        self.step(scheduled=["r"])
+        self.step(scheduled=[PART])
         self.assertEqual(len(self.host.sent), 1)
-        self.step(load("r", 4), scheduled=["r"])
-        self.assertEqual(self.host.sent[1]["scheduled"], ["r"])
+        self.step(load("r", 4), scheduled=[PART])
+        self.assertEqual(self.host.sent[1]["scheduled"], [PART])
 
     def test_a_load_is_reported_once(self) -> None:
         self.assert_output(self.step(load("r", 4, 5)))

@@ -58,7 +58,7 @@ export const hooks: ConnectorGroupRuns<'C3'> = {
     await serveWith(context, {
       scheduler: (scheduler) => {
         // Before anything happened, there is nothing to tell.
-        const noStep = { stepIndex: 0, scheduledRequestIds: [], preemptedRequestIds: [] }
+        const noStep = { stepIndex: 0, scheduled: [], preemptedRequestIds: [] }
         const emptySize = scheduler.buildConnectorMeta(noStep).length
         return {
           buildConnectorMeta(step) {

@@ -15,8 +15,15 @@ export interface BatchLimits {
   readonly runningCountMax: number
 }
 
+export interface Chunk {
+  readonly request: ServedRequest
+  readonly tokenCount: number
+  /** Taken for this chunk, and not named at admission. */
+  readonly newBlocks: readonly number[]
+}
+
 export interface StepPlan {
-  readonly scheduled: readonly { readonly request: ServedRequest; readonly tokenCount: number }[]
+  readonly scheduled: readonly Chunk[]
   /** Their blocks stay theirs until the workers have handled it. */
   readonly preempted: readonly ServedRequest[]
 }
@@ -44,15 +51,16 @@ export class BatchScheduler {
 
   plan(): StepPlan {
     this.#budget = this.#limits.stepTokenCountMax
-    const scheduled: { request: ServedRequest; tokenCount: number }[] = []
+    const scheduled: Chunk[] = []
     const preempted: ServedRequest[] = []
     for (const request of [...this.running]) {
       if (this.#budget === 0) break
       if (!this.running.includes(request)) continue
       const tokenCount = this.#chunkOf(request)
+      const heldCount = request.blocks.length
       if (!this.#makeRoom(request, tokenCount, preempted)) continue
       this.#budget -= tokenCount
-      scheduled.push({ request, tokenCount })
+      scheduled.push({ request, tokenCount, newBlocks: request.blocks.slice(heldCount) })
     }
     // Whoever had to give way would only be given way to.
     if (preempted.length === 0) this.#admit(scheduled)
@@ -98,7 +106,7 @@ export class BatchScheduler {
     return false
   }
 
-  #admit(scheduled: { request: ServedRequest; tokenCount: number }[]): void {
+  #admit(scheduled: Chunk[]): void {
     // Those that hold blocks first: behind one that waits for theirs, nobody would ever move.
     const holding = this.waiting.filter(({ blocks }) => blocks.length > 0)
     const others = this.waiting.filter(({ blocks }) => blocks.length === 0)
@@ -116,7 +124,7 @@ export class BatchScheduler {
       this.running.push(request)
       const tokenCount = this.#chunkOf(request)
       this.#budget -= tokenCount
-      scheduled.push({ request, tokenCount })
+      scheduled.push({ request, tokenCount, newBlocks: [] })
     }
   }
 

@@ -11,6 +11,7 @@ import type {
   ConnectorFactory,
   ConnectorScheduler,
   ConnectorWorker,
+  ScheduledRequest,
   StatsSnapshot,
   WorkerOutput,
 } from '../../connector.ts'
@@ -103,10 +104,10 @@ export class EngineHost {
     )
   }
 
-  buildMeta(scheduled: readonly string[], preempted: readonly string[]): Uint8Array {
+  buildMeta(scheduled: readonly ScheduledRequest[], preempted: readonly string[]): Uint8Array {
     return this.scheduler.buildConnectorMeta({
       stepIndex: this.#stepIndex++,
-      scheduledRequestIds: scheduled.map(asRequestId),
+      scheduled,
       preemptedRequestIds: preempted.map(asRequestId),
     })
   }

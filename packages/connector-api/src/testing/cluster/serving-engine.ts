@@ -7,6 +7,7 @@
  */
 import type { WorkerOutput } from '../../connector.ts'
 import type { Timer } from '../../clock.ts'
+import { asRequestId } from '../../ids.ts'
 import type { ReadyFence } from '../../transfer-agent.ts'
 import type { Auditor } from './auditor.ts'
 import { BatchScheduler } from './batch-scheduler.ts'
@@ -153,7 +154,11 @@ export class ServingEngine {
     const plan = this.#batch.plan()
     const { scheduled, preempted } = plan
     const meta = host.buildMeta(
-      scheduled.map(({ request }) => request.id),
+      scheduled.map(({ request, tokenCount, newBlocks }) => ({
+        requestId: asRequestId(request.id),
+        computedTokenCountAfter: request.computedTokenCount + tokenCount,
+        newBlockIds: [Uint32Array.from(newBlocks)],
+      })),
       preempted.map(({ id }) => id),
     )
     await host.handlePreemptions(meta)
