@@ -5,7 +5,13 @@
  */
 import type { Model, ModelStep } from '@kvferry/connector-api/testing'
 import { handshakeStep } from './connection.ts'
-import { abortRequest, createConsumer, receiveHandoff, stepConsumerEngine } from './consumer.ts'
+import {
+  flush,
+  abortRequest,
+  createConsumer,
+  receiveHandoff,
+  stepConsumerEngine,
+} from './consumer.ts'
 import { isTimeWanted, judgeEnd, normalise } from './cluster-state.ts'
 import { describeMessage } from './describe-message.ts'
 import {
@@ -212,6 +218,7 @@ function* networkActs(state: ClusterState, rules: Rules): Iterable<[string, Act]
       (next) => {
         const [taken] = next.messages.splice(index, 1)
         deliver(next, rules, taken!)
+        for (const name of names(next.consumers)) flush(next, rules, name)
       },
     ]
   }

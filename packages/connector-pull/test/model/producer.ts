@@ -45,7 +45,7 @@ export function finishPrefill(
   record.request = next.state
   for (const effect of next.effects) {
     if (effect.kind === 'lease') {
-      producer.outbox.push({ kind: 'lease', job, deadline: effect.deadline })
+      producer.outbox.push({ kind: 'lease', job, deadline: known(effect.deadline) })
     }
   }
   state.handoffs.push({
@@ -95,10 +95,16 @@ export function leaseEvent(
   let answer: LeaseAnswer | null = null
   for (const effect of next.effects) {
     if (effect.kind === 'answer') answer = effect.answer
-    else if (effect.kind === 'arm') record.timerAt = effect.at
+    else if (effect.kind === 'arm') record.timerAt = known(effect.at)
     else if (effect.kind === 'report-sent') producer.sent.push(job)
   }
   return answer
+}
+
+/** A time that is none would never come, and nobody would notice. */
+function known(at: Instant): Instant {
+  if (!Number.isFinite(at)) throw new Error(`a time of ${at}`)
+  return at
 }
 
 /** Timers that ring at or after their time, in any order. */
