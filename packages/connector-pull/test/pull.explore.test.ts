@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { describeCounterExample, explore } from '@kvferry/connector-api/testing'
 import { createClusterModel, type Bounds } from './model/cluster-model.ts'
-import { shippedRules } from './model/rules.ts'
+import { shippedRules, stagedRules } from './model/rules.ts'
 
 const none = { faults: 0, aborts: 0, seconds: 0, isHandshakeStepwise: false } as const
 const job = (producer: 'p0' | 'p1', ...consumers: ('d0' | 'd1')[]) => ({ producer, consumers })
@@ -21,6 +21,12 @@ const scopes: Readonly<Record<string, Bounds>> = {
     aborts: 1,
     seconds: 4,
     isHandshakeStepwise: true,
+  },
+  'staged: one job, one fault at any point': {
+    ...none,
+    jobs: { A: job('p0', 'd0') },
+    faults: 1,
+    seconds: 3,
   },
   'one handoff, used by two consumers': {
     ...none,
@@ -59,8 +65,9 @@ const stateCountMax = isDeep ? 3_000_000 : 200_000
 
 describe('pull: whatever comes first, no rule is broken', () => {
   for (const [name, bounds] of Object.entries(isDeep ? deepScopes : scopes)) {
+    const rules = name.startsWith('staged') ? stagedRules : shippedRules
     test(name, { timeout: isDeep ? 1_800_000 : 120_000 }, () => {
-      const result = explore(createClusterModel(shippedRules, bounds), { stateCountMax })
+      const result = explore(createClusterModel(rules, bounds), { stateCountMax })
       const { counterExample, stateCount, depth, isComplete } = result
       const { faults, aborts, seconds } = bounds
       console.info(

@@ -7,6 +7,7 @@ export const simulationTarget = {
   factory: pull,
   options,
   nextTurnOptions: { ...options, bidirectional: true, decoderBlocksTtlMs: 3_000 },
+  stagingConfig: { bufferDevice: 'host' } as const,
   // Leases of requests that wait for room are renewed for ten times their length.
   boundMs: 60_000,
 }

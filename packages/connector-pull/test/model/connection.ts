@@ -171,7 +171,7 @@ function perform(
   switch (effect.kind) {
     case 'announce-ready':
       for (const { job } of waiting(state, name, key)) {
-        loadEvent(state, rules, name, job, { kind: 'peer-ready' })
+        loadEvent(state, rules, name, job, { kind: rules.readyEvent })
       }
       return
     case 'fail-waiting':

@@ -92,7 +92,7 @@ function startLoad(
 ): void {
   request.load = { kind: 'connecting' }
   const answer = connect(state, name, keyOf(request), request)
-  if (answer === 'ready') loadEvent(state, rules, name, request.job, { kind: 'peer-ready' })
+  if (answer === 'ready') loadEvent(state, rules, name, request.job, { kind: rules.readyEvent })
   if (answer !== 'unavailable') return
   const error = errorOf('ERR_KV_PEER_UNAVAILABLE')
   loadEvent(state, rules, name, request.job, { kind: 'peer-fail', error })

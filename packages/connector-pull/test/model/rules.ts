@@ -16,6 +16,8 @@ export interface Rules {
   readonly producer: typeof stepProducerRequest
   /** Whether a notification with a token that was never given out is believed. */
   readonly believesForgeries: boolean
+  /** How a load starts: staged ones read only after their lease was granted. */
+  readonly readyEvent: 'peer-ready' | 'peer-ready-staged'
   /** Whether a new life of an engine is told from the former one. */
   readonly knowsLives: boolean
 }
@@ -26,9 +28,12 @@ export const shippedRules: Rules = {
   connection: stepConnection,
   consumer: stepConsumerRequest,
   producer: stepProducerRequest,
+  readyEvent: 'peer-ready',
   believesForgeries: false,
   knowsLives: true,
 }
+
+export const stagedRules: Rules = { ...shippedRules, readyEvent: 'peer-ready-staged' }
 
 const reportAtOnce = (outcome: LoadOutcome): ReturnType<typeof stepLoad> => ({
   state: { kind: 'ended', outcome, times: null },

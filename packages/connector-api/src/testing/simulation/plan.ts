@@ -48,6 +48,8 @@ export interface PlannedFault {
 export interface ClusterShape {
   readonly tpSize: number
   readonly consumerBlockTokens: number
+  /** Blocks go through host memory. */
+  readonly isStaged: boolean
   /** Conversations go on: the next prompt begins with the last one, and its KV is where it was decoded. */
   readonly hasTurns: boolean
 }
@@ -119,6 +121,7 @@ function planShape(seed: number): ClusterShape {
     tpSize: random.chance(0.2) ? 2 : 1,
     consumerBlockTokens: random.chance(0.2) ? 8 : 4,
     hasTurns: random.chance(0.3),
+    isStaged: random.chance(0.15),
   }
 }
 

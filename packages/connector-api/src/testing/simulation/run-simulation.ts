@@ -4,6 +4,7 @@
  * transcript, or somebody uses time or chance that was not given to them.
  */
 import type { ConnectorFactory, KvTransferParams } from '../../connector.ts'
+import type { KvferryConfig } from '../../config.ts'
 import { Cluster } from '../cluster/cluster.ts'
 import type { Violation } from '../cluster/auditor.ts'
 import type { Journey } from '../cluster/cluster-router.ts'
@@ -19,6 +20,8 @@ export interface SimulationTarget {
   readonly options?: Readonly<Record<string, unknown>>
   /** Instead of them in runs whose conversations go on. */
   readonly nextTurnOptions?: Readonly<Record<string, unknown>>
+  /** What makes engines stage blocks in host memory; absent: they can't. */
+  readonly stagingConfig?: Partial<KvferryConfig>
   /** Everything is over this long after the last fault. */
   readonly boundMs: number
 }
@@ -54,6 +57,7 @@ export async function runSimulation(
     consumerCount: consumers.length,
     engines: {
       options: hasTurns ? nextTurnOptions : options,
+      config: (plan.shape.isStaged && target.stagingConfig) || {},
       tpSize,
       freeMode,
       loadFailurePolicy,
