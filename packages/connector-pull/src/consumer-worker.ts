@@ -18,6 +18,7 @@ import { LeaseKeeper } from './lease-keeper.ts'
 import type { LoadResults } from './load-results.ts'
 import { LoadTable } from './load-table.ts'
 import type { Handoff } from './metadata.ts'
+import { OverdueReads } from './overdue-reads.ts'
 import type { PullOptions } from './options.ts'
 import { PeerConnections } from './peer-connections.ts'
 import type { PullCounters } from './pull-counters.ts'
@@ -40,6 +41,7 @@ export class ConsumerWorker {
   readonly #leases: LeaseKeeper
   readonly #loads: LoadTable
   readonly #releases: ReleaseQueue
+  readonly #overdue: OverdueReads
   #nextLoadId = 0
 
   constructor(init: ConsumerOptions) {
@@ -72,7 +74,9 @@ export class ConsumerWorker {
     const { leaseDurationMs } = options
     this.#leases = new LeaseKeeper({ components, counters, tpRank, leaseDurationMs })
     this.#releases = new ReleaseQueue(components, counters, tpRank)
-    const parts = { peers: this.#peers, leases: this.#leases, releases: this.#releases }
+    this.#overdue = new OverdueReads(components, init.facts)
+    const own = { peers: this.#peers, leases: this.#leases, releases: this.#releases }
+    const parts = { ...own, overdue: this.#overdue }
     const { cache, staging } = init
     const common = { components, counters, options, tpRank }
     this.#loads = new LoadTable({ ...common, cache, staging, ...parts })
@@ -126,6 +130,8 @@ export class ConsumerWorker {
 
   onBroken(error: AnyConnectorError): void {
     this.#loads.onBroken(error)
+    // Of an agent that is gone nothing ends any more.
+    this.#overdue.close()
   }
 
   /** Waits for open READs up to `deadlineMs`, then lets the peers go whatever is open. */
@@ -141,6 +147,7 @@ export class ConsumerWorker {
       }
     }
     await this.#loads.settle()
+    this.#overdue.close()
     await this.#peers.close()
   }
 

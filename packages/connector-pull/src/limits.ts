@@ -42,6 +42,8 @@ export const pullLimits = {
   wireUpTimeoutMs: 30_000,
   /** How long a producer polls for a READ that may be running though it has no lease. */
   stragglerTimeoutMs: 30_000,
+  /** Between two questions to the producer of an overdue READ, so that it polls all the time. */
+  overdueReadAskMs: 10_000,
   /**
    * How many leases long a consumer keeps blocks that it waits to load. Two engines that serve each other
    * could otherwise hold, each for the other, what both wait for.
@@ -84,6 +86,10 @@ assert(
   limits.idSizeBytesMax + 2 <= pullLimits.heartbeatSizeBytesMax &&
     pullLimits.heartbeatSizeBytesMax < limits.frameSizeBytesMax,
   'a heartbeat of one id may not fit',
+)
+assert(
+  2 * pullLimits.overdueReadAskMs <= pullLimits.wireUpTimeoutMs,
+  'the producer of an overdue READ stops polling between two questions',
 )
 assert(
   pullLimits.completedReadRetentionMs >= limits.sideChannelTimeoutMs,

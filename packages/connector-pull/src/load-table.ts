@@ -27,6 +27,7 @@ import {
 import { LoadResults } from './load-results.ts'
 import { stepLoad, type LoadEffect, type LoadEvent, type LoadOutcome } from './load-state.ts'
 import type { PeerConnections, PeerKey } from './peer-connections.ts'
+import type { OverdueReads } from './overdue-reads.ts'
 import { PostQueue, type PostQueueOptions } from './post-queue.ts'
 import type { PullCounters } from './pull-counters.ts'
 import { quarantineError, quarantinedBlockCount } from './quarantine.ts'
@@ -40,6 +41,7 @@ export interface LoadTableOptions extends Omit<PostQueueOptions, 'reader'> {
   readonly staging: HostStaging | null
   readonly peers: PeerConnections
   readonly releases: ReleaseQueue
+  readonly overdue: OverdueReads
 }
 
 export class LoadTable {
@@ -211,6 +213,7 @@ export class LoadTable {
       return
     }
     this.#reads.delete(completion.transfer)
+    this.#init.overdue.end(record)
     recordRead(metrics, completion)
     const { status, times } = completion
     if (status === 'failed') {
@@ -239,6 +242,7 @@ export class LoadTable {
     this.#init.leases.end(record.order.requestId)
     this.#counters.add('loadsOverdue')
     this.#dispatch(record, { kind: 'transfer-overdue' })
+    this.#init.overdue.add(record)
     recordOverdue(this.#components, record.order)
     this.#components.metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount)
   }
