@@ -94,7 +94,8 @@ describe('check-config', () => {
     )
     const { exitCode, stderr } = await run('check-config', file)
     expect(exitCode).toBe(1)
-    for (const part of ['rolle is', 'sideChannel.insecure is true', 'nowhere/ca.pem']) {
+    const files = ['nowhere/ca.pem', 'nowhere/p0.pem', 'nowhere/p0.key']
+    for (const part of ['rolle is', 'sideChannel.insecure is true', ...files]) {
       expect(stderr).toContain(part)
     }
     const json = JSON.parse((await run('check-config', file, '--json', '-')).stdout) as object

@@ -8,7 +8,7 @@ import { resolve } from 'node:path'
 import { createSecureContext, type SecureContext } from 'node:tls'
 import { ConnectorError, type EngineId, type TlsFiles } from '@kvferry/connector-api'
 import { readBoundedFile } from '../bounded-file.ts'
-import { configError, showValue } from '../config/problem.ts'
+import { configError, showValue, type Problem } from '../config/problem.ts'
 import { engineUri, readEngineName } from './engine-name.ts'
 import { tlsLimits } from './limits.ts'
 
@@ -31,22 +31,37 @@ export interface Credentials {
 
 type Part = keyof TlsFiles
 
-function problem(part: Part, path: string, remedy: string, cause?: unknown): Error {
-  const field = `sideChannel.tls.${part}`
-  return configError([{ field, value: showValue(resolve(path)), remedy }], { cause })
+const problemOf = (part: Part, path: string, remedy: string): Problem => ({
+  field: `sideChannel.tls.${part}`,
+  value: showValue(resolve(path)),
+  remedy,
+})
+
+const problem = (part: Part, path: string, remedy: string, cause?: unknown): Error =>
+  configError([problemOf(part, path, remedy)], { cause })
+
+/** The file's text, or what is wrong with it. */
+async function readPem(part: Part, path: string): Promise<string | Problem> {
+  try {
+    const read = await readBoundedFile(path, tlsLimits.pemSizeBytesMax)
+    if (read.kind === 'too-large') {
+      return problemOf(part, path, `use a PEM file of at most ${tlsLimits.pemSizeBytesMax} bytes`)
+    }
+    const text = Buffer.from(read.bytes).toString('latin1')
+    if (text.includes('-----BEGIN ')) return text
+    return problemOf(part, path, 'use a file in PEM form; this one has no "-----BEGIN" line')
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException
+    return problemOf(part, path, `name a readable PEM file (${code ?? String(cause)})`)
+  }
 }
 
-async function readPem(part: Part, path: string): Promise<string> {
-  const read = await readBoundedFile(path, tlsLimits.pemSizeBytesMax).catch((cause: unknown) => {
-    const { code } = cause as NodeJS.ErrnoException
-    throw problem(part, path, `name a readable PEM file (${code ?? String(cause)})`, cause)
-  })
-  if (read.kind === 'too-large') {
-    throw problem(part, path, `use a PEM file of at most ${tlsLimits.pemSizeBytesMax} bytes`)
-  }
-  const text = Buffer.from(read.bytes).toString('latin1')
-  if (text.includes('-----BEGIN ')) return text
-  throw problem(part, path, 'use a file in PEM form; this one has no "-----BEGIN" line')
+/** @throws ConnectorError ERR_KV_CONFIG naming every file that can't be used. */
+async function readFiles({ ca, cert, key }: TlsFiles): Promise<[string, string, string]> {
+  const read = await Promise.all([readPem('ca', ca), readPem('cert', cert), readPem('key', key)])
+  const [first, ...others] = read.filter((part) => typeof part !== 'string')
+  if (first !== undefined) throw configError([first, ...others])
+  return read as [string, string, string]
 }
 
 function parseCertificate(part: Part, path: string, pem: string): X509Certificate {
@@ -87,11 +102,7 @@ export async function loadCredentials(
   files: TlsFiles,
   engineId: string | null,
 ): Promise<Credentials> {
-  const [ca, cert, key] = await Promise.all([
-    readPem('ca', files.ca),
-    readPem('cert', files.cert),
-    readPem('key', files.key),
-  ])
+  const [ca, cert, key] = await readFiles(files)
   parseCertificate('ca', files.ca, ca)
   const certificate = parseCertificate('cert', files.cert, cert)
   const certified = checkOwn(files.cert, certificate, engineId)
