@@ -54,7 +54,7 @@ TEST("agent: too many transfers past their deadline, and posts are refused") {
   const Fake& fake = freshFake();
   Pair pair("draining");
   fake.set("never_complete", 1'000'000);
-  const Post post = Post(pair, Direction::kRead, {1}, {1}).deadline(150);
+  const Post post = Post(pair, Direction::kRead, {1}, {1}).deadline(400);
   const std::vector<PostView> views(limits::kDrainingTransferCountMax, post.view());
   std::vector<uint64_t> handles(views.size());
   // Those that the thread reaches after their deadline are never posted: fill up until it is full.
@@ -65,7 +65,7 @@ TEST("agent: too many transfers past their deadline, and posts are refused") {
     const size_t count = std::min<size_t>(256, limits::kDrainingTransferCountMax - draining);
     REQUIRE(pair.a->postAll(views.data(), count, true, handles.data()).ok());
     return false;
-  }));
+  }, 60'000));
   uint64_t handle = 0;
   const Result refused = post.to(pair.a, &handle);
   CHECK(refused.status == Status::kLimit);
