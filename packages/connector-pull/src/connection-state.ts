@@ -266,3 +266,12 @@ const timedOut = ({ engineId, handshakeTimeoutMs }: ConnectionContext): AnyConne
 
 /** Pure. @throws InvariantError for an event that the state can't receive. */
 export const stepConnection = checked(machine, connectionTransitions, step)
+
+export const isHandshaking = ({ kind }: ConnectionState): boolean =>
+  kind === 'associating' || kind === 'exchanging' || kind === 'adding'
+
+/** The association that it has now; null before it has one, and once it lost it. */
+export function associationOf(state: ConnectionState): Association | null {
+  if ('association' in state) return state.association
+  return 'link' in state ? state.link.association : null
+}

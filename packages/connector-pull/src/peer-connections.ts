@@ -14,12 +14,13 @@ import {
   type WorkerComponents,
 } from '@kvferry/connector-api'
 import {
+  associationOf,
+  isHandshaking,
   stepConnection,
   type ConnectionContext,
   type ConnectionEffect,
   type ConnectionEvent,
   type ConnectionState,
-  type PeerLink,
 } from './connection-state.ts'
 import type { PeerFacts } from './facts.ts'
 import { asConnectorError, limitExceeded, peerUnavailable } from './failures.ts'
@@ -29,27 +30,10 @@ import { pullLimits } from './limits.ts'
 import { encodeEmpty, messageKinds } from './messages.ts'
 import type { RemoteRequest } from './metadata.ts'
 import { addressOf } from './peer-addresses.ts'
+import { peerKey, type LinkAnswer, type PeerKey, type PeerListener } from './peer-listener.ts'
 import type { PullCounters } from './pull-counters.ts'
 
-/** One life of one engine at one address: a false address must not stand in for the right one. */
-export type PeerKey = string
-
-const peerKey = ({ engineId, host, port }: PeerAddress, incarnation: Incarnation): PeerKey =>
-  JSON.stringify([engineId, incarnation, host, port])
-
-export interface PeerListener {
-  onReady(key: PeerKey, link: PeerLink): void
-  onFailed(key: PeerKey, error: AnyConnectorError): void
-  /** The peer is gone from the agent; loads that wait for it start a new handshake. */
-  onForgotten(key: PeerKey): void
-  hasOpenReads(key: PeerKey): boolean
-}
-
-export type LinkAnswer =
-  | { readonly kind: 'ready'; readonly key: PeerKey; readonly link: PeerLink }
-  /** `PeerListener` tells the end. */
-  | { readonly kind: 'waiting'; readonly key: PeerKey }
-  | { readonly kind: 'unavailable'; readonly error: AnyConnectorError }
+export type { LinkAnswer, PeerKey, PeerListener } from './peer-listener.ts'
 
 interface ConnectionRecord {
   readonly key: PeerKey
@@ -94,9 +78,10 @@ export class PeerConnections {
   linkTo(remote: RemoteRequest): LinkAnswer {
     const lookup = addressOf(remote, this.#components.config.peers)
     if (lookup.kind === 'stranger') return { kind: 'unavailable', error: lookup.error }
-    const key = peerKey(lookup.address, remote.incarnation)
-    const known = this.#records.get(key)
-    if (known === undefined) return this.#connect(key, lookup.address, remote.incarnation)
+    const addressKey = peerKey(lookup.address, remote.incarnation)
+    const known = this.#established(remote) ?? this.#records.get(addressKey)
+    if (known === undefined) return this.#connect(addressKey, lookup.address, remote.incarnation)
+    const { key } = known
     switch (known.state.kind) {
       case 'ready':
       case 'wired':
@@ -125,6 +110,19 @@ export class PeerConnections {
   async close(): Promise<void> {
     for (const record of [...this.#records.values()]) this.#dispatch(record, { kind: 'close' })
     await Promise.all(this.#removals)
+  }
+
+  /**
+   * The connection that has reached that life of the engine, whatever name its place was called by: two of
+   * them would be one peer of the agent, and the later one would make the earlier one's handles stale.
+   */
+  #established({ engineId, incarnation }: RemoteRequest): ConnectionRecord | undefined {
+    return [...this.#records.values()].find(
+      ({ context, state }) =>
+        context.engineId === engineId &&
+        context.incarnation === incarnation &&
+        associationOf(state) !== null,
+    )
   }
 
   #connect(key: PeerKey, address: PeerAddress, incarnation: Incarnation): LinkAnswer {
@@ -243,11 +241,19 @@ export class PeerConnections {
     let event: ConnectionEvent
     try {
       event = await step
+      // Both were called at once; loads that come now find the other.
+      if (event.kind === 'associate-end' && this.#isTaken(event.association)) {
+        throw peerUnavailable(record.address.engineId)
+      }
     } catch (cause) {
       const context = { operation: 'handshake', peer: record.address.engineId }
       event = { kind: 'handshake-fail', error: asConnectorError(cause, context) }
     }
     this.#dispatch(record, event)
+  }
+
+  #isTaken(association: Association): boolean {
+    return [...this.#records.values()].some(({ state }) => associationOf(state) === association)
   }
 
   async #tellWired(record: ConnectionRecord, association: Association): Promise<void> {
@@ -282,12 +288,4 @@ export class PeerConnections {
     metrics.add('kv_handshakes_failed_total', 1, { code: error.code })
     logger.warn(`handshake failed: ${error.message}`, { code: error.code, engineId, host, port })
   }
-}
-
-const isHandshaking = ({ kind }: ConnectionState): boolean =>
-  kind === 'associating' || kind === 'exchanging' || kind === 'adding'
-
-function associationOf(state: ConnectionState): Association | null {
-  if ('association' in state) return state.association
-  return 'link' in state ? state.link.association : null
 }

@@ -127,3 +127,36 @@ test('a false address leads to nobody, and does not keep others from the right o
   pair.d.step()
   await until(pair.world, () => genuine.outcome === 'loaded')
 })
+
+test('a forged handoff that calls P by another name leaves the connection to P as it was', async () => {
+  // This was a bug: the second handshake made the first one's handles stale, for ever.
+  const pair = await createPair()
+  const first = await pair.p.prefill('p-r0', prompt, 30)
+  const before = pair.d.admit('d-before', 30, first)
+  pair.d.step()
+  await until(pair.world, () => before.outcome === 'loaded')
+  const params = await pair.p.prefill('p-r1', prompt, 30)
+  const aliased = { ...params, remote_host: 'localhost', remote_signature: '00'.repeat(32) }
+  const forged = await load(pair, aliased)
+  expect(forged.errorCode).toBe('ERR_KV_UNAUTHORISED')
+  const genuine = pair.d.admit('d-genuine', 30, params)
+  pair.d.step()
+  await until(pair.world, () => genuine.outcome !== 'loading')
+  expect(genuine.outcome).toBe('loaded')
+  expect(pair.d.counter('handshakesDone')).toBe(1)
+})
+
+test('called by two names at once, P is one peer: one of them waits for another try at most', async () => {
+  const pair = await createPair()
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  const aliased = { ...params, remote_host: 'localhost', remote_signature: '00'.repeat(32) }
+  const forged = pair.d.admit('d-forged', 30, aliased)
+  const genuine = pair.d.admit('d-genuine', 30, params)
+  pair.d.step()
+  await until(pair.world, () => ![forged, genuine].some(({ outcome }) => outcome === 'loading'))
+  expect(forged.outcome).toBe('failed')
+  const again = pair.d.admit('d-again', 30, await pair.p.prefill('p-r1', prompt, 30))
+  pair.d.step()
+  await until(pair.world, () => again.outcome !== 'loading')
+  expect(again.outcome).toBe('loaded')
+})

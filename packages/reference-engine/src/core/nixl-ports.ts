@@ -77,7 +77,8 @@ export async function createNixlPorts(config: CoreConfig, logger: Logger): Promi
       transports: () => [...new Set(agents.flatMap((agent) => native.transportsInUse(agent)))],
     }
   } catch (error) {
-    for (const agent of agents) await agent.close({ deadlineMs: 0 })
+    // Nothing is open in them yet; what went wrong is the news, not how they close.
+    await Promise.allSettled(agents.map((agent) => agent.close()))
     throw error
   }
 }

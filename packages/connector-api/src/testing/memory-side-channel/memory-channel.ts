@@ -10,7 +10,7 @@ import type { Association, PeerAddress, PeerIdentity, SideChannel } from '../../
 import type { SideChannelHandler } from '../../side-channel.ts'
 import { MemoryAssociation, unavailable } from './association.ts'
 import type { AssociationOwner } from './association.ts'
-import { host } from './network.ts'
+import { host, placeOf } from './network.ts'
 import type { Network } from './network.ts'
 
 export class MemoryChannel implements SideChannel, AssociationOwner {
@@ -53,7 +53,7 @@ export class MemoryChannel implements SideChannel, AssociationOwner {
 
   async connect(address: PeerAddress, options: { timeoutMs?: number } = {}): Promise<Association> {
     if (this.#isClosed) throw closedError()
-    const key = `${address.engineId} ${address.host} ${address.port}`
+    const key = `${address.engineId} ${placeOf(address.host)} ${address.port}`
     const existing = this.#called.get(key)
     if (existing !== undefined) return existing
     let dialled = this.#dialling.get(key)
@@ -138,7 +138,8 @@ export class MemoryChannel implements SideChannel, AssociationOwner {
   }
 
   #refusal(address: PeerAddress): AnyConnectorError | null {
-    const target = address.host === host ? this.#network.listening.get(address.port) : undefined
+    const target =
+      placeOf(address.host) === host ? this.#network.listening.get(address.port) : undefined
     if (this.#isClosed) return closedError()
     if (target === undefined) return unavailable(address.engineId, 'nobody listens')
     const { engineId } = target.identity

@@ -16,6 +16,8 @@ export interface MemorySideChannelsOptions {
 }
 
 export const host = '127.0.0.1'
+/** One place has several names, and an engine is one engine under each of them. */
+export const placeOf = (name: string): string => (name === 'localhost' ? host : name)
 const firstPort = 5_600
 export const pairKey = (a: EngineId, b: EngineId): string => [a, b].sort().join(' ')
 
