@@ -216,6 +216,19 @@ class Deaths(WorkerHalfCase):
         self.assert_output(self.step(), sent=["p"])
         self.assert_output(self.step())
 
+    def test_a_second_death_shortens_nothing(self) -> None:
+        self.step(finish("p", delay_free=True))
+        self.host.die()
+        self.assert_output(self.step())
+        # The next host dies before it is ready: it granted no lease, but the first one did.
+        self.host.die()
+        self.now += limits.QUIET_LOOK_INTERVAL_S + 0.01
+        self.assert_output(self.step())
+        self.now += LEASE_MS / 1_000 - limits.QUIET_LOOK_INTERVAL_S - 0.02
+        self.assert_output(self.step())
+        self.now += 0.02
+        self.assert_output(self.step(), sent=["p"])
+
     def test_events_for_a_host_that_is_gone(self) -> None:
         self.host.die()
         self.greeting = [ready("life-2")]
