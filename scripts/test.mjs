@@ -103,6 +103,8 @@ async function vllm() {
 
 /** Tests that start processes of their own don't share the machine with one another. */
 const oneByOne = ['--no-file-parallelism']
+/** By itself vitest leaves one core idle, which of two is half the machine. */
+const bothCores = ['--maxWorkers=2']
 
 /**
  * The addon in Node under ASan and UBSan, over the fake library, and over NIXL where it is. Leaks are looked
@@ -160,15 +162,18 @@ const gates = {
   lint: check(bin('eslint'), ['.', '--max-warnings', '0']),
   links: check('npm', ['run', '--silent', 'docs:links']),
   docs: check('npm', ['run', '--silent', 'docs:build']),
-  unit: vitest([
-    'connector-api',
-    'connector-pull',
-    'runtime',
-    'router',
-    'reference-engine',
-    'benchmarks',
-    'vllm-bridge',
-  ]),
+  unit: vitest(
+    [
+      'connector-api',
+      'connector-pull',
+      'runtime',
+      'router',
+      'reference-engine',
+      'benchmarks',
+      'vllm-bridge',
+    ],
+    bothCores,
+  ),
   'native-asan': native('asan'),
   'native-tsan': native('tsan'),
   'native-node': vitest(['native-nixl'], oneByOne),
