@@ -4,6 +4,7 @@ import { libraryConfig } from '../../tsup.base.ts'
 export default defineConfig(
   libraryConfig({
     index: 'src/index.ts',
+    'protocol/index': 'src/protocol/index.ts',
     'testing/index': 'src/testing/index.ts',
     'conformance/index': 'src/conformance/index.ts',
   }),

@@ -8,10 +8,14 @@ import type {
   TransferPost,
   WorkerComponents,
 } from '@kvferry/connector-api'
-import { asConnectorError, unsupported } from './failures.ts'
-import type { HostStaging } from './host-staging.ts'
+import {
+  asConnectorError,
+  unsupported,
+  type HostStaging,
+  type Relayout,
+} from '@kvferry/connector-api/protocol'
 import type { FinishRead, LoadRecord } from './load-record.ts'
-import { planRead, type LocalCache, type Relayout } from './read-plan.ts'
+import { planRead, type LocalCache } from './read-plan.ts'
 import { readPost } from './read-post.ts'
 
 export class BlockReader {

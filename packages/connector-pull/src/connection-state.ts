@@ -14,12 +14,20 @@ import {
   type Incarnation,
   type PeerHandle,
 } from '@kvferry/connector-api'
+import {
+  compareFacts,
+  type FactMismatch,
+  type PeerFacts,
+  closed,
+  peerUnavailable,
+  type PeerClock,
+  checked,
+  refuse,
+  type Step,
+} from '@kvferry/connector-api/protocol'
 import { connectionTransitions } from './connection-transitions.ts'
-import { compareFacts, type PeerFacts } from './facts.ts'
-import { closed, peerUnavailable } from './failures.ts'
+import { pullIdentity } from './identity.ts'
 import type { HandshakeGrant, HandshakeReply } from './messages.ts'
-import type { PeerClock } from './peer-clock.ts'
-import { checked, refuse, type Step } from './transition-table.ts'
 
 /** What a load needs to read from the peer. */
 export interface PeerLink {
@@ -203,7 +211,7 @@ function exchanged(
   const { association } = state
   const { reply, clock } = event
   const { grant } = reply
-  if (grant !== null && clock !== null && compareFacts(context.facts, reply.facts) === null) {
+  if (grant !== null && clock !== null && compareWithPeer(context.facts, reply.facts) === null) {
     return {
       state: { kind: 'adding', association },
       effects: [{ kind: 'add', association, facts: reply.facts, grant, clock }],
@@ -215,11 +223,14 @@ function exchanged(
   }
 }
 
+const compareWithPeer = (local: PeerFacts, remote: PeerFacts): FactMismatch | null =>
+  compareFacts(local, remote, pullIdentity.capabilities.tensorParallel)
+
 function incompatible(
   remote: PeerFacts,
   { facts, engineId }: ConnectionContext,
 ): AnyConnectorError {
-  const mismatch = compareFacts(facts, remote) ?? {
+  const mismatch = compareWithPeer(facts, remote) ?? {
     field: 'verdict',
     local: 'accepted',
     remote: 'refused',

@@ -1,8 +1,8 @@
 /**
  * The connection machine's transitions as data; see load-transitions.ts.
  */
+import type { TransitionTable } from '@kvferry/connector-api/protocol'
 import type { ConnectionEvent, ConnectionState } from './connection-state.ts'
-import type { TransitionTable } from './transition-table.ts'
 
 export const connectionTransitions: TransitionTable<
   ConnectionState['kind'],

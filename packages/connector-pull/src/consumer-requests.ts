@@ -9,6 +9,7 @@ import type {
   RequestView,
   SchedulerComponents,
 } from '@kvferry/connector-api'
+import { blocksToFill } from '@kvferry/connector-api/protocol'
 import {
   matchedTokenCount,
   stepConsumerRequest,
@@ -18,7 +19,6 @@ import {
 } from './consumer-scheduler-state.ts'
 import type { MetadataOutbox, PendingEntry } from './metadata-outbox.ts'
 import type { Handoff } from './metadata.ts'
-import { blocksToFill } from './prompt-blocks.ts'
 
 export class ConsumerRequests {
   readonly #components: SchedulerComponents

@@ -4,7 +4,7 @@
  * KV again: after a preemption the producer has long freed it. Called by scheduler.ts.
  */
 import { assertNever, type BlockIds } from '@kvferry/connector-api'
-import { checked, refuse, type Step, type TransitionTable } from './transition-table.ts'
+import { checked, refuse, type Step, type TransitionTable } from '@kvferry/connector-api/protocol'
 
 export type ConsumerRequestState =
   /** `tokenEnd`: of the tokens that the producer has, the prompt's. */

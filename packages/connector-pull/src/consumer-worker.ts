@@ -10,12 +10,16 @@ import type {
   TransferCompletion,
   WorkerComponents,
 } from '@kvferry/connector-api'
+import {
+  type PeerFacts,
+  asConnectorError,
+  closed,
+  limitExceeded,
+  type HostStaging,
+  type LoadResults,
+} from '@kvferry/connector-api/protocol'
 import { limits } from '@kvferry/connector-api'
-import type { PeerFacts } from './facts.ts'
-import { asConnectorError, closed, limitExceeded } from './failures.ts'
-import type { HostStaging } from './host-staging.ts'
 import { LeaseKeeper } from './lease-keeper.ts'
-import type { LoadResults } from './load-results.ts'
 import { LoadTable } from './load-table.ts'
 import type { Handoff } from './metadata.ts'
 import { OverdueReads } from './overdue-reads.ts'

@@ -3,7 +3,6 @@
  * does not support is refused here, before anything is registered.
  */
 import type {
-  ConnectorCapabilities,
   ConnectorFactory,
   ConnectorScheduler,
   ConnectorWorker,
@@ -11,29 +10,15 @@ import type {
   SchedulerComponents,
   WorkerComponents,
 } from '@kvferry/connector-api'
-import { limitExceeded, unsupported } from './failures.ts'
-import { pullLimits } from './limits.ts'
+import { limitExceeded, unsupported, protocolLimits } from '@kvferry/connector-api/protocol'
+import { pullIdentity } from './identity.ts'
 import { parsePullOptions } from './options.ts'
 import { PullScheduler } from './scheduler.ts'
 import { PullWorker } from './worker.ts'
 
-export const pullCapabilities: ConnectorCapabilities = {
-  transferMode: 'pull',
-  dispatch: 'sequential',
-  isBidirectional: true,
-  isProgressive: false,
-  tensorParallel: 'equal',
-  groupCountMax: 1,
-  supportsDifferentBlockSizes: true,
-  supportsLora: false,
-  supportsMultimodal: false,
-  supportsParallelSampling: false,
-}
-
 /** The consumer READs the producer's blocks. `connector: pull` loads it. */
 export const pull: ConnectorFactory = {
-  name: 'pull',
-  capabilities: pullCapabilities,
+  ...pullIdentity,
   parseOptions: (options) => ({ ...parsePullOptions(options) }),
   createScheduler(components: SchedulerComponents): ConnectorScheduler {
     return new PullScheduler(components, parsePullOptions(components.config.options))
@@ -44,8 +29,8 @@ export const pull: ConnectorFactory = {
     if (rank.ppSize !== 1) {
       throw unsupported('pipelineParallel', `pull serves one pipeline stage, not ${rank.ppSize}`)
     }
-    if (rank.tpSize > pullLimits.tpSizeMax) {
-      throw limitExceeded('tpSizeMax', rank.tpSize, pullLimits.tpSizeMax)
+    if (rank.tpSize > protocolLimits.tpSizeMax) {
+      throw limitExceeded('tpSizeMax', rank.tpSize, protocolLimits.tpSizeMax)
     }
     return new PullWorker(components, options, rank)
   },

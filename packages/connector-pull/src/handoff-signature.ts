@@ -11,7 +11,7 @@
  */
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { WIRE_VERSION } from '@kvferry/connector-api'
-import { ByteWriter } from './bytes.ts'
+import { ByteWriter, protocolLimits } from '@kvferry/connector-api/protocol'
 import { pullLimits } from './limits.ts'
 import type { HandoffClaims } from './metadata.ts'
 
@@ -24,7 +24,7 @@ export function handoffBytes({
   tpSize,
   leaseDeadlineMs,
 }: HandoffClaims): Uint8Array {
-  return new ByteWriter(pullLimits.metadataSizeBytesMax)
+  return new ByteWriter(protocolLimits.metadataSizeBytesMax)
     .string('kvferry.handoff')
     .u8(WIRE_VERSION)
     .string(remote.engineId)

@@ -11,8 +11,8 @@ import type {
   RankKey,
   RequestId,
 } from '@kvferry/connector-api'
+import { unsupported } from '@kvferry/connector-api/protocol'
 import { rankKey } from '@kvferry/connector-api'
-import { unsupported } from './failures.ts'
 import { encodeHandoff } from './handoff.ts'
 import { signHandoff } from './handoff-signature.ts'
 import type { HandoffClaims } from './metadata.ts'

@@ -15,10 +15,8 @@ import {
   type EngineId,
   type KvTransferParams,
 } from '@kvferry/connector-api'
-import { unsupported } from './failures.ts'
-import { pullLimits } from './limits.ts'
-import type { Handoff } from './metadata.ts'
 import {
+  unsupported,
   blockIdList,
   flag,
   hexBytes,
@@ -26,7 +24,10 @@ import {
   integer,
   invalidField,
   text,
-} from './param-fields.ts'
+  protocolLimits,
+} from '@kvferry/connector-api/protocol'
+import { pullLimits } from './limits.ts'
+import type { Handoff } from './metadata.ts'
 
 /** Which side of a transfer a request is on; a request without KV transfer is on none. */
 export type ParsedParams =
@@ -115,14 +116,14 @@ function parseHandoff(
   const { transfer_mode: mode, wire_version: version } = params
   if (mode !== 'pull') throw invalidField('transfer_mode', mode)
   if (version !== WIRE_VERSION) throw invalidField('wire_version', version)
-  const tpSize = integer(params, 'tp_size', 1, pullLimits.tpSizeMax)
+  const tpSize = integer(params, 'tp_size', 1, protocolLimits.tpSizeMax)
   if (tpSize !== context.tpSize) {
     throw unsupported('tensorParallel', `handoff of ${tpSize} TP ranks for ${context.tpSize}`)
   }
   const remote = {
     engineId: asEngineId(text(params, 'remote_engine_id', limits.idSizeBytesMax)),
     incarnation: asIncarnation(text(params, 'remote_incarnation', limits.idSizeBytesMax)),
-    host: text(params, 'remote_host', pullLimits.hostSizeBytesMax),
+    host: text(params, 'remote_host', protocolLimits.hostSizeBytesMax),
     port: integer(params, 'remote_port', 1, 65_535),
     requestId: asRequestId(text(params, 'remote_request_id', limits.idSizeBytesMax)),
   }
@@ -132,7 +133,7 @@ function parseHandoff(
   // A conversation goes on after what was decoded: its next prompt may be longer, or cut shorter.
   if (!isReturn && tokenCount !== context.promptTokenCount)
     throw invalidField('remote_num_tokens', tokenCount)
-  const blockTokens = integer(params, 'remote_block_size', 1, pullLimits.blockTokensMax)
+  const blockTokens = integer(params, 'remote_block_size', 1, protocolLimits.blockTokensMax)
   checkBlockSizes(blockTokens, context.blockTokens)
   const blockIds = blockIdList(params, 'remote_block_ids')
   if (blockIds.length !== Math.ceil(tokenCount / blockTokens)) {

@@ -8,15 +8,14 @@ import type {
   TransferAgent,
   WorkerComponents,
 } from '@kvferry/connector-api'
+import { type PeerFacts, PeerClock } from '@kvferry/connector-api/protocol'
 import type { ConnectionEvent } from './connection-state.ts'
-import type { PeerFacts } from './facts.ts'
 import {
   decodeHandshakeReply,
   encodeHandshakeRequest,
   messageKinds,
   type HandshakeGrant,
 } from './messages.ts'
-import { PeerClock } from './peer-clock.ts'
 
 /** @throws ConnectorError as `SideChannel.connect`. */
 export async function associate(

@@ -13,7 +13,7 @@
  *
  * @packageDocumentation
  */
-export { pull, pullCapabilities } from './factory.ts'
+export { pull } from './factory.ts'
 export { parsePullOptions, type PullOptions } from './options.ts'
 export { pullLimits } from './limits.ts'
 export { pull as default } from './factory.ts'

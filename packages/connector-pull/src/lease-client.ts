@@ -10,7 +10,7 @@ import {
   type Instant,
   type RequestId,
 } from '@kvferry/connector-api'
-import { asConnectorError } from './failures.ts'
+import { asConnectorError } from '@kvferry/connector-api/protocol'
 import type { LoadEvent } from './load-state.ts'
 import {
   decodeLeaseAnswer,

@@ -14,10 +14,14 @@ import {
   type Timer,
   type WorkerComponents,
 } from '@kvferry/connector-api'
+import {
+  asConnectorError,
+  firstHeartbeatDelayMs,
+  heartbeatIntervalMs,
+  heartbeatPortions,
+} from '@kvferry/connector-api/protocol'
 import type { PeerLink } from './connection-state.ts'
-import { asConnectorError } from './failures.ts'
 import { forgeryError } from './handoff-check.ts'
-import { firstHeartbeatDelayMs, heartbeatIntervalMs, heartbeatPortions } from './heartbeat.ts'
 import { pullLimits } from './limits.ts'
 import { decodeHeartbeatAnswer, encodeHeartbeat, messageKinds } from './messages.ts'
 import type { Handoff } from './metadata.ts'

@@ -14,9 +14,9 @@ import {
   type Incarnation,
   type Instant,
 } from '@kvferry/connector-api'
+import { checked, refuse, type Step } from '@kvferry/connector-api/protocol'
 import { leaseTransitions } from './lease-transitions.ts'
 import type { LeaseAnswer } from './messages.ts'
-import { checked, refuse, type Step } from './transition-table.ts'
 
 /** One load of one life of a consumer. */
 export interface Reader {

@@ -1,8 +1,8 @@
 /**
  * The lease machine's transitions as data; see load-transitions.ts.
  */
+import type { TransitionTable } from '@kvferry/connector-api/protocol'
 import type { LeaseEvent, LeaseState } from './lease-state.ts'
-import type { TransitionTable } from './transition-table.ts'
 
 export const leaseTransitions: TransitionTable<LeaseState['kind'], LeaseEvent['kind']> = {
   announced: {

@@ -11,8 +11,8 @@ import {
   type RequestId,
   type TransferTimes,
 } from '@kvferry/connector-api'
+import { limitExceeded, unsupported } from '@kvferry/connector-api/protocol'
 import type { PeerLink } from './connection-state.ts'
-import { limitExceeded, unsupported } from './failures.ts'
 import type { LoadState } from './load-state.ts'
 import type { Handoff } from './metadata.ts'
 import type { PeerKey } from './peer-connections.ts'

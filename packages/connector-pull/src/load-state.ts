@@ -17,11 +17,11 @@ import {
   type Instant,
   type TransferTimes,
 } from '@kvferry/connector-api'
+import { checked, refuse, type Step, type LoadOutcome } from '@kvferry/connector-api/protocol'
 import { loadTransitions } from './load-transitions.ts'
-import type { Grant, LoadEffect, LoadEvent, LoadOutcome, LoadState } from './load-types.ts'
-import { checked, refuse, type Step } from './transition-table.ts'
+import type { Grant, LoadEffect, LoadEvent, LoadState } from './load-types.ts'
 
-export type { Grant, LoadEffect, LoadEvent, LoadOutcome, LoadState } from './load-types.ts'
+export type { Grant, LoadEffect, LoadEvent, LoadState } from './load-types.ts'
 
 type LoadStep = Step<LoadState, LoadEffect>
 type Reading = Extract<LoadState, { kind: 'reading' | 'overdue' }>

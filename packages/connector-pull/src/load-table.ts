@@ -12,10 +12,14 @@ import {
   type TransferTimes,
   type WorkerComponents,
 } from '@kvferry/connector-api'
+import {
+  limitExceeded,
+  type HostStaging,
+  LoadResults,
+  type LoadOutcome,
+} from '@kvferry/connector-api/protocol'
 import { BlockReader } from './block-reader.ts'
 import type { PeerLink } from './connection-state.ts'
-import { limitExceeded } from './failures.ts'
-import type { HostStaging } from './host-staging.ts'
 import { askForLease } from './lease-client.ts'
 import {
   orderError,
@@ -24,8 +28,7 @@ import {
   type LoadOrder,
   type LoadRecord,
 } from './load-record.ts'
-import { LoadResults } from './load-results.ts'
-import { stepLoad, type LoadEffect, type LoadEvent, type LoadOutcome } from './load-state.ts'
+import { stepLoad, type LoadEffect, type LoadEvent } from './load-state.ts'
 import type { PeerConnections, PeerKey } from './peer-connections.ts'
 import type { OverdueReads } from './overdue-reads.ts'
 import { PostQueue, type PostQueueOptions } from './post-queue.ts'

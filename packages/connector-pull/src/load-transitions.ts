@@ -2,8 +2,8 @@
  * The load machine's transitions as data. The runtime check and the test of "every other event is
  * refused" read the same table. Entries that lead only to their own state are late events, ignored.
  */
+import type { TransitionTable } from '@kvferry/connector-api/protocol'
 import type { LoadEvent, LoadState } from './load-types.ts'
-import type { TransitionTable } from './transition-table.ts'
 
 const ignoredAnswers = <S extends LoadState['kind']>(state: S) =>
   ({

@@ -7,6 +7,7 @@ import type {
   TransferHandle,
   TransferTimes,
 } from '@kvferry/connector-api'
+import type { LoadOutcome } from '@kvferry/connector-api/protocol'
 
 /** What is known about the lease while the READ runs. */
 export type Grant =
@@ -15,12 +16,6 @@ export type Grant =
   | { readonly kind: 'refused'; readonly error: AnyConnectorError }
   /** The question or its answer was lost. */
   | { readonly kind: 'unanswered' }
-
-export type LoadOutcome =
-  | { readonly kind: 'loaded' }
-  | { readonly kind: 'failed'; readonly error: AnyConnectorError }
-  /** The engine gave the request up; its blocks are reported back without a verdict. */
-  | { readonly kind: 'aborted' }
 
 export type LoadState =
   | { readonly kind: 'connecting' }

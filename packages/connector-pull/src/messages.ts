@@ -11,8 +11,14 @@ import {
   limits,
   type RequestId,
 } from '@kvferry/connector-api'
-import { ByteReader, ByteWriter } from './bytes.ts'
-import { readFacts, writeFacts, type PeerFacts } from './facts.ts'
+import {
+  ByteReader,
+  ByteWriter,
+  readFacts,
+  writeFacts,
+  type PeerFacts,
+  protocolLimits,
+} from '@kvferry/connector-api/protocol'
 import { pullLimits } from './limits.ts'
 
 export const messageKinds = {
@@ -133,7 +139,7 @@ export function decodeHandshakeReply(body: Uint8Array, peer: string): HandshakeR
           agentName: reader.string(limits.idSizeBytesMax),
           agentMetadata: reader.bytes(limits.agentMetadataSizeBytesMax),
           blockTable: reader.bytes(limits.frameSizeBytesMax),
-          token: reader.fixed(pullLimits.tokenSizeBytes),
+          token: reader.fixed(protocolLimits.tokenSizeBytes),
           handoffKey: reader.fixed(pullLimits.handoffKeySizeBytes),
           leaseDurationMs: reader.f64(),
           clockMs: reader.f64(),
@@ -197,7 +203,7 @@ export function encodeHeartbeat(ids: readonly RequestId[]): Uint8Array {
 /** @throws ConnectorError ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE. */
 export function decodeHeartbeat(body: Uint8Array, peer: string): RequestId[] {
   const reader = bodyReader(body, messageKinds.heartbeat, peer)
-  const count = reader.count(pullLimits.heartbeatIdCountMax)
+  const count = reader.count(protocolLimits.heartbeatIdCountMax)
   const ids: RequestId[] = []
   for (let index = 0; index < count; index++) {
     ids.push(asRequestId(reader.string(limits.idSizeBytesMax)))
@@ -225,7 +231,7 @@ export function decodeHeartbeatAnswer(
   const reader = bodyReader(body, messageKinds.heartbeat, peer)
   const clockMs = reader.f64()
   const durationMs = reader.f64()
-  const count = reader.count(pullLimits.heartbeatIdCountMax)
+  const count = reader.count(protocolLimits.heartbeatIdCountMax)
   if (count !== idCount) reader.fail(`${count} answers for ${idCount} ids`)
   const isHeld: boolean[] = []
   for (let index = 0; index < count; index++) {

@@ -3,7 +3,7 @@
  * of one step's metadata; what does not fit leaves with the next. Owned by scheduler.ts.
  */
 import type { Instant, RequestId } from '@kvferry/connector-api'
-import { pullLimits } from './limits.ts'
+import { protocolLimits } from '@kvferry/connector-api/protocol'
 import { encodeMetadata, entrySizeBytes, type MetadataEntry } from './metadata.ts'
 
 /** A lease waits with its deadline, since the time left is only known when the step is built. */
@@ -24,7 +24,7 @@ export class MetadataOutbox {
    * lease ends by itself.
    */
   push(entry: PendingEntry): void {
-    const isFull = this.#entries.length >= pullLimits.metadataEntryCountMax
+    const isFull = this.#entries.length >= protocolLimits.metadataEntryCountMax
     if (entry.kind === 'release' && isFull) {
       const isOfOther = (other: PendingEntry): boolean =>
         other.kind !== 'offer' || other.requestId !== entry.requestId
@@ -44,8 +44,8 @@ export class MetadataOutbox {
       const entry = shippedForm(pending, now)
       sizeBytes += entrySizeBytes(entry)
       const isOver =
-        sizeBytes > pullLimits.metadataSizeBytesMax ||
-        shipped.length >= pullLimits.metadataEntryCountMax
+        sizeBytes > protocolLimits.metadataSizeBytesMax ||
+        shipped.length >= protocolLimits.metadataEntryCountMax
       if (isOver && shipped.length > 0) break
       shipped.push(entry)
     }

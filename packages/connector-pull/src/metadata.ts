@@ -17,7 +17,7 @@ import {
   type Incarnation,
   type RequestId,
 } from '@kvferry/connector-api'
-import { ByteReader, ByteWriter } from './bytes.ts'
+import { ByteReader, ByteWriter, protocolLimits } from '@kvferry/connector-api/protocol'
 import { pullLimits } from './limits.ts'
 
 const metadataVersion = 2
@@ -121,7 +121,7 @@ const textSizeBytes = (text: string): number => 2 + 3 * text.length
 
 /** @throws RangeError when an id or a list is longer than its limit. */
 export function encodeMetadata(entries: readonly MetadataEntry[]): Uint8Array {
-  const writer = new ByteWriter(pullLimits.metadataSizeBytesMax)
+  const writer = new ByteWriter(protocolLimits.metadataSizeBytesMax)
   writer.u8(metadataVersion).u32(entries.length)
   for (const entry of entries) writeEntry(writer, entry)
   return writer.finish()
@@ -132,7 +132,7 @@ export function decodeMetadata(bytes: Uint8Array): MetadataEntry[] {
   const reader = new ByteReader(bytes, 'step metadata')
   const version = reader.u8()
   if (version !== metadataVersion) reader.fail(`version ${version}`)
-  const count = reader.count(pullLimits.metadataEntryCountMax)
+  const count = reader.count(protocolLimits.metadataEntryCountMax)
   const entries: MetadataEntry[] = []
   for (let index = 0; index < count; index++) entries.push(readEntry(reader))
   reader.end()
@@ -215,7 +215,7 @@ function readHandoff(reader: ByteReader): Handoff {
   const blockTokens = reader.u32()
   const tpSize = reader.u16()
   const leaseDeadlineMs = reader.f64()
-  const signature = reader.bytes(pullLimits.tpSizeMax * pullLimits.signatureSizeBytes)
+  const signature = reader.bytes(protocolLimits.tpSizeMax * pullLimits.signatureSizeBytes)
   const isReturn = reader.u8() === 1
   return { remote, blockIds, tokenCount, blockTokens, tpSize, leaseDeadlineMs, signature, isReturn }
 }
@@ -228,7 +228,7 @@ function writeRemote(writer: ByteWriter, remote: RemoteRequest): void {
 function readRemote(reader: ByteReader): RemoteRequest {
   const engineId = asEngineId(reader.string(limits.idSizeBytesMax))
   const incarnation = asIncarnation(reader.string(limits.idSizeBytesMax))
-  const host = reader.string(pullLimits.hostSizeBytesMax)
+  const host = reader.string(protocolLimits.hostSizeBytesMax)
   const port = reader.u16()
   return { engineId, incarnation, host, port, requestId: readRequestId(reader) }
 }

@@ -6,8 +6,7 @@
  *   [token 16][wire version u8][kind u8 = 1][load id u32][producer's request id, UTF-8, to the end]
  */
 import { WIRE_VERSION, asRequestId, limits, type RequestId } from '@kvferry/connector-api'
-import { ByteReader, ByteWriter } from './bytes.ts'
-import { pullLimits } from './limits.ts'
+import { ByteReader, ByteWriter, protocolLimits } from '@kvferry/connector-api/protocol'
 
 const readDoneKind = 1
 
@@ -31,7 +30,7 @@ export function encodeReadDone({ token, loadId, requestId }: ReadDone): Uint8Arr
 /** @throws ConnectorError ERR_KV_MESSAGE_INVALID. */
 export function decodeReadDone(message: Uint8Array): ReadDone {
   const reader = new ByteReader(message, 'notification')
-  const token = reader.fixed(pullLimits.tokenSizeBytes)
+  const token = reader.fixed(protocolLimits.tokenSizeBytes)
   const version = reader.u8()
   if (version !== WIRE_VERSION) reader.fail(`wire version ${version}`)
   const kind = reader.u8()

@@ -2,9 +2,15 @@
  * The connector's `options`: defaults, validation, and the answer to a key that does not exist (the
  * nearest one that does, or our name for a setting of vLLM's). Checked once, when the engine starts.
  */
-import { ConnectorError, limits } from '@kvferry/connector-api'
+import { limits } from '@kvferry/connector-api'
+import {
+  choiceOption,
+  flagOption,
+  integerOption,
+  invalidOption,
+  refuseUnknownOptions,
+} from '@kvferry/connector-api/protocol'
 import { pullLimits } from './limits.ts'
-import { nearestOption } from './nearest-option.ts'
 
 export interface PullOptions {
   /** `background`: READs are posted by the agent's thread. `inline`: the step waits until they are posted. */
@@ -36,83 +42,49 @@ const knownKeys = [
 /** A lease must be long beside the margin that its reader keeps. */
 const leaseDurationMsMin = 10 * limits.leaseSafetyMarginMs
 
+/** vLLM's `kv_connector_extra_config` keys that pull has under another name. */
+const foreignNames: ReadonlyMap<string, string> = new Map([
+  ['kv_lease_duration', 'leaseDurationMs'],
+  ['kv_recompute_threshold', 'recomputeThreshold'],
+  ['bidirectional_kv_xfer', 'bidirectional'],
+  ['decoder_kv_blocks_ttl', 'decoderBlocksTtlMs'],
+])
+
 /** @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy. */
 export function parsePullOptions(options: Readonly<Record<string, unknown>>): PullOptions {
-  for (const key of Object.keys(options)) {
-    if (!(knownKeys as readonly string[]).includes(key)) throw unknownOption(key, options[key])
-  }
-  const leaseDurationMs = integer(options, 'leaseDurationMs', limits.leaseDurationMs, {
+  refuseUnknownOptions(options, knownKeys, foreignNames)
+  const leaseDurationMs = integerOption(options, 'leaseDurationMs', limits.leaseDurationMs, {
     min: leaseDurationMsMin,
     max: 3_600_000,
   })
-  const transferDeadlineMs = integer(
+  const transferDeadlineMs = integerOption(
     options,
     'transferDeadlineMs',
     Math.min(limits.transferDeadlineMs, leaseDurationMs),
     { min: 1, max: 3_600_000 },
   )
   if (transferDeadlineMs > leaseDurationMs) {
-    throw invalid(
+    throw invalidOption(
       'transferDeadlineMs',
       transferDeadlineMs,
       `at most leaseDurationMs (${leaseDurationMs})`,
     )
   }
   return {
-    posting: posting(options['posting']),
+    posting: choiceOption(options, 'posting', ['background', 'inline']),
     leaseDurationMs,
     transferDeadlineMs,
-    handshakeTimeoutMs: integer(options, 'handshakeTimeoutMs', limits.handshakeTimeoutMs, {
+    handshakeTimeoutMs: integerOption(options, 'handshakeTimeoutMs', limits.handshakeTimeoutMs, {
       min: 1,
       max: 600_000,
     }),
-    recomputeThreshold: integer(options, 'recomputeThreshold', 0, { min: 0, max: 1_048_576 }),
-    bidirectional: flag(options, 'bidirectional'),
-    decoderBlocksTtlMs: integer(options, 'decoderBlocksTtlMs', pullLimits.decoderBlocksTtlMs, {
-      min: leaseDurationMsMin,
-      max: 3_600_000,
-    }),
+    recomputeThreshold: integerOption(options, 'recomputeThreshold', 0, { min: 0, max: 1_048_576 }),
+    bidirectional: flagOption(options, 'bidirectional'),
+    decoderBlocksTtlMs: integerOption(
+      options,
+      'decoderBlocksTtlMs',
+      pullLimits.decoderBlocksTtlMs,
+      { min: leaseDurationMsMin, max: 3_600_000 },
+    ),
   }
-}
-
-function posting(value: unknown): PullOptions['posting'] {
-  if (value === undefined) return 'background'
-  if (value === 'background' || value === 'inline') return value
-  throw invalid('posting', value, 'background or inline')
-}
-
-function flag(options: Readonly<Record<string, unknown>>, field: keyof PullOptions): boolean {
-  const value = options[field] ?? false
-  if (typeof value !== 'boolean') throw invalid(field, value, 'true or false')
-  return value
-}
-
-function integer(
-  options: Readonly<Record<string, unknown>>,
-  field: keyof PullOptions,
-  fallback: number,
-  { min, max }: { readonly min: number; readonly max: number },
-): number {
-  const value = options[field]
-  if (value === undefined) return fallback
-  if (typeof value !== 'number' || !Number.isInteger(value) || value < min || value > max) {
-    throw invalid(field, value, `an integer in ${min}..${max}`)
-  }
-  return value
-}
-
-function unknownOption(key: string, value: unknown): ConnectorError {
-  const near = nearestOption(key, knownKeys)
-  const remedy =
-    near === null ? `remove it; known options: ${knownKeys.join(', ')}` : `did you mean ${near}?`
-  return invalid(key, value, remedy)
-}
-
-function invalid(key: string, value: unknown, remedy: string): ConnectorError<'ERR_KV_CONFIG'> {
-  const field = `options.${key}`
-  return new ConnectorError('ERR_KV_CONFIG', `${field}: ${String(value)} is not valid; ${remedy}`, {
-    field,
-    value: String(value),
-    remedy,
-  })
 }

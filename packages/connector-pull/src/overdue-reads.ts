@@ -6,13 +6,11 @@
  * decides nothing. One question per producer at a time. Owned by load-table.ts.
  */
 import type { Timer, WorkerComponents } from '@kvferry/connector-api'
-import type { PeerFacts } from './facts.ts'
-import { asConnectorError } from './failures.ts'
+import { type PeerFacts, asConnectorError, addressOf } from '@kvferry/connector-api/protocol'
 import { exchange } from './handshake.ts'
 import { pullLimits } from './limits.ts'
 import type { LoadRecord } from './load-record.ts'
 import type { RemoteRequest } from './metadata.ts'
-import { addressOf } from './peer-addresses.ts'
 
 interface OverduePeer {
   readonly reads: Set<LoadRecord>

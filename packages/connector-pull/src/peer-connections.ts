@@ -14,6 +14,15 @@ import {
   type WorkerComponents,
 } from '@kvferry/connector-api'
 import {
+  type PeerFacts,
+  asConnectorError,
+  limitExceeded,
+  peerUnavailable,
+  HandshakeBackOff,
+  addressOf,
+  protocolLimits,
+} from '@kvferry/connector-api/protocol'
+import {
   associationOf,
   isHandshaking,
   stepConnection,
@@ -22,14 +31,9 @@ import {
   type ConnectionEvent,
   type ConnectionState,
 } from './connection-state.ts'
-import type { PeerFacts } from './facts.ts'
-import { asConnectorError, limitExceeded, peerUnavailable } from './failures.ts'
-import { HandshakeBackOff } from './handshake-back-off.ts'
 import { addPeer, associate, exchange } from './handshake.ts'
-import { pullLimits } from './limits.ts'
 import { encodeEmpty, messageKinds } from './messages.ts'
 import type { RemoteRequest } from './metadata.ts'
-import { addressOf } from './peer-addresses.ts'
 import { peerKey, type LinkAnswer, type PeerKey, type PeerListener } from './peer-listener.ts'
 import type { PullCounters } from './pull-counters.ts'
 
@@ -157,7 +161,8 @@ export class PeerConnections {
   /** As many as may run at once, in order of arrival. */
   #startNext(): void {
     const open = [...this.#records.values()].filter(({ state }) => isHandshaking(state))
-    const free = pullLimits.handshakesInFlightMax - open.filter((record) => record.isStarted).length
+    const free =
+      protocolLimits.handshakesInFlightMax - open.filter((record) => record.isStarted).length
     for (const record of open.filter(({ isStarted }) => !isStarted).slice(0, Math.max(0, free))) {
       record.isStarted = true
       const timeoutMs = this.#timeoutMs(record)

@@ -4,8 +4,8 @@
  * that come of it.
  */
 import type { TransferPost, WorkerComponents } from '@kvferry/connector-api'
+import { asConnectorError } from '@kvferry/connector-api/protocol'
 import type { BlockReader } from './block-reader.ts'
-import { asConnectorError } from './failures.ts'
 import { countForgery, expiryError, forgeryError } from './handoff-check.ts'
 import type { LeaseKeeper } from './lease-keeper.ts'
 import { outOfRange, type LoadRecord } from './load-record.ts'

@@ -13,6 +13,7 @@ import {
   type RequestView,
   type SchedulerComponents,
 } from '@kvferry/connector-api'
+import { readableBlocks } from '@kvferry/connector-api/protocol'
 import { HandoffWriter } from './handoff-writer.ts'
 import type { MetadataOutbox, PendingEntry } from './metadata-outbox.ts'
 import type { PullOptions } from './options.ts'
@@ -22,7 +23,6 @@ import {
   type ProducerRequestEvent,
   type ProducerRequestState,
 } from './producer-scheduler-state.ts'
-import { readableBlocks } from './prompt-blocks.ts'
 
 /** `prefill`: the prompt goes to a decode engine. `return`: prompt and answer go back. */
 export type ProducerRole = 'prefill' | 'return'

@@ -4,7 +4,7 @@
  * blocks are the engine's again. Called by scheduler.ts; knows no block ids and no clock of its own.
  */
 import { assertNever, instantPlus, type Instant } from '@kvferry/connector-api'
-import { checked, refuse, type Step, type TransitionTable } from './transition-table.ts'
+import { checked, refuse, type Step, type TransitionTable } from '@kvferry/connector-api/protocol'
 
 export type ProducerRequestState =
   /** Not seen before. */

@@ -11,9 +11,16 @@ import {
   type RequestId,
   type WorkerComponents,
 } from '@kvferry/connector-api'
-import { compareFacts, type PeerFacts } from './facts.ts'
-import { closed } from './failures.ts'
-import type { HostStaging } from './host-staging.ts'
+import {
+  compareFacts,
+  type PeerFacts,
+  closed,
+  type HostStaging,
+  PeerTokens,
+  PollHolds,
+  protocolLimits,
+} from '@kvferry/connector-api/protocol'
+import { pullIdentity } from './identity.ts'
 import type { Reader } from './lease-state.ts'
 import { LeaseTable } from './lease-table.ts'
 import { pullLimits } from './limits.ts'
@@ -30,8 +37,6 @@ import {
   type HandshakeGrant,
 } from './messages.ts'
 import { decodeReadDone } from './notification.ts'
-import { PeerTokens } from './peer-tokens.ts'
-import { PollHolds } from './poll-holds.ts'
 import type { PullCounters } from './pull-counters.ts'
 import { StagedLeases } from './staged-leases.ts'
 
@@ -173,14 +178,14 @@ export class ProducerWorker {
   readonly #handshake = (body: Uint8Array, { peer }: Association): Uint8Array => {
     const { facts } = this.#options
     const remote = decodeHandshakeRequest(body, peer.engineId)
-    const mismatch = compareFacts(facts, remote)
+    const mismatch = compareFacts(facts, remote, pullIdentity.capabilities.tensorParallel)
     if (mismatch !== null) {
       // The consumer finds and names the same difference, with the values the right way round.
       this.#refused(messageKinds.handshake, `${mismatch.field} differs from ${peer.engineId}`)
       return encodeHandshakeReply({ facts, grant: null })
     }
     const grant = this.#grant(peer)
-    this.#holds.start(wireUpOf(peer), pullLimits.wireUpTimeoutMs)
+    this.#holds.start(wireUpOf(peer), protocolLimits.wireUpTimeoutMs)
     return encodeHandshakeReply({ facts, grant })
   }
 

@@ -1,7 +1,6 @@
-/**
- * Totals of one worker since it started, by name, for `getStats`. Names are fixed here, so that a typing
- * error can't make a second counter. Metrics (Prometheus) are kept beside them where they have one.
- */
+/** What one worker counts. */
+import { Counters } from '@kvferry/connector-api/protocol'
+
 const names = [
   'loadsStarted',
   'loadsDone',
@@ -23,20 +22,6 @@ const names = [
   'messagesRefused',
 ] as const
 
-export type CounterName = (typeof names)[number]
+export type PullCounters = Counters<(typeof names)[number]>
 
-export class PullCounters {
-  readonly #values = Object.fromEntries(names.map((name) => [name, 0])) as Record<
-    CounterName,
-    number
-  >
-
-  add(name: CounterName): void {
-    this.#values[name] += 1
-  }
-
-  /** A copy. */
-  snapshot(): Record<CounterName, number> {
-    return { ...this.#values }
-  }
-}
+export const createCounters = (): PullCounters => new Counters(names)

@@ -3,7 +3,7 @@
  * the scheduler half: where this engine's side channel listens, and the key with which that rank's
  * consumers check handoffs. It stays inside the engine: the key must never reach a client or a router.
  */
-import { ByteReader, ByteWriter } from './bytes.ts'
+import { ByteReader, ByteWriter, protocolLimits } from '@kvferry/connector-api/protocol'
 import { pullLimits } from './limits.ts'
 
 const rankMetadataVersion = 2
@@ -16,7 +16,7 @@ export interface RankMetadata {
 
 /** @throws RangeError when the port is no 16-bit number or the host too long. */
 export function encodeRankMetadata({ host, port, handoffKey }: RankMetadata): Uint8Array {
-  return new ByteWriter(2 * pullLimits.hostSizeBytesMax)
+  return new ByteWriter(2 * protocolLimits.hostSizeBytesMax)
     .u8(rankMetadataVersion)
     .string(host)
     .u16(port)
@@ -29,7 +29,7 @@ export function decodeRankMetadata(bytes: Uint8Array): RankMetadata {
   const reader = new ByteReader(bytes, 'handshake metadata')
   const version = reader.u8()
   if (version !== rankMetadataVersion) reader.fail(`version ${version}`)
-  const host = reader.string(pullLimits.hostSizeBytesMax)
+  const host = reader.string(protocolLimits.hostSizeBytesMax)
   const port = reader.u16()
   const handoffKey = reader.fixed(pullLimits.handoffKeySizeBytes)
   reader.end()

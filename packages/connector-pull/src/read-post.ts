@@ -10,7 +10,7 @@ import {
   type TransferHandle,
   type TransferPost,
 } from '@kvferry/connector-api'
-import { asConnectorError } from './failures.ts'
+import { asConnectorError } from '@kvferry/connector-api/protocol'
 import type { LoadRecord } from './load-record.ts'
 import { encodeReadDone } from './notification.ts'
 import type { ReadPlan } from './read-plan.ts'

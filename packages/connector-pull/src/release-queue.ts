@@ -5,8 +5,8 @@
  * by consumer-worker.ts.
  */
 import type { WorkerComponents } from '@kvferry/connector-api'
+import { asConnectorError } from '@kvferry/connector-api/protocol'
 import type { PeerLink } from './connection-state.ts'
-import { asConnectorError } from './failures.ts'
 import { countForgery, forgeryError } from './handoff-check.ts'
 import { pullLimits } from './limits.ts'
 import { encodeLeaseQuestion, messageKinds } from './messages.ts'

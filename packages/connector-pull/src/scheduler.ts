@@ -12,7 +12,7 @@ import {
   type SchedulerComponents,
   type WorkerOutput,
 } from '@kvferry/connector-api'
-import { utf8Size } from './bytes.ts'
+import { utf8Size } from '@kvferry/connector-api/protocol'
 import { ConsumerRequests } from './consumer-requests.ts'
 import { parseParams, type ParsedParams } from './handoff.ts'
 import { MetadataOutbox } from './metadata-outbox.ts'

@@ -3,7 +3,7 @@
  * there is answered when it is. Owned by producer-worker.ts, only with host staging.
  */
 import type { Clock, RequestId } from '@kvferry/connector-api'
-import type { HostStaging } from './host-staging.ts'
+import type { HostStaging } from '@kvferry/connector-api/protocol'
 import { pullLimits } from './limits.ts'
 
 interface StagedLease {

@@ -12,17 +12,23 @@ import {
   type WorkerComponents,
   type WorkerOutput,
 } from '@kvferry/connector-api'
+import {
+  factsOf,
+  closed,
+  HostStaging,
+  deregisterCaches,
+  registerCaches,
+  type KvRegistration,
+  rankChannel,
+  protocolLimits,
+} from '@kvferry/connector-api/protocol'
 import { ConsumerWorker } from './consumer-worker.ts'
-import { factsOf } from './facts.ts'
-import { closed } from './failures.ts'
-import { HostStaging } from './host-staging.ts'
-import { deregisterCaches, registerCaches, type KvRegistration } from './kv-registration.ts'
+import { pullIdentity } from './identity.ts'
 import { pullLimits } from './limits.ts'
 import { decodeMetadata, type MetadataEntry } from './metadata.ts'
 import type { PullOptions } from './options.ts'
 import { ProducerWorker } from './producer-worker.ts'
-import { PullCounters } from './pull-counters.ts'
-import { rankChannel } from './rank-channel.ts'
+import { createCounters } from './pull-counters.ts'
 import { encodeRankMetadata } from './rank-metadata.ts'
 
 interface Parts {
@@ -35,7 +41,7 @@ export class PullWorker implements ConnectorWorker {
   readonly #components: WorkerComponents
   readonly #options: PullOptions
   readonly #rank: Rank
-  readonly #counters = new PullCounters()
+  readonly #counters = createCounters()
   #registering: Promise<Uint8Array> | null = null
   #parts: Parts | null = null
   #shutdown: Promise<void> | null = null
@@ -130,7 +136,7 @@ export class PullWorker implements ConnectorWorker {
     credentials: { readonly agentMetadata: Uint8Array; readonly handoffKey: Uint8Array },
   ): Parts {
     const common = { components: this.#components, counters: this.#counters }
-    const facts = factsOf(caches, this.#rank)
+    const facts = factsOf(pullIdentity, caches, this.#rank)
     const { table } = registration
     const consumer = new ConsumerWorker({
       ...common,
@@ -157,8 +163,8 @@ export class PullWorker implements ConnectorWorker {
     if (this.#parts === null) return
     const { consumer, producer, registration } = this.#parts
     await Promise.all([
-      consumer.shutdown(pullLimits.shutdownDrainMs),
-      producer.shutdown(pullLimits.shutdownDrainMs),
+      consumer.shutdown(protocolLimits.shutdownDrainMs),
+      producer.shutdown(protocolLimits.shutdownDrainMs),
     ])
     const failures = await deregisterCaches(this.#components.agent, registration)
     for (const failure of failures) this.#components.logger.warn(`at shutdown: ${failure}`)

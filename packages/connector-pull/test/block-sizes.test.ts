@@ -147,7 +147,8 @@ test('strides that leave none of P’s blocks whole: head by head', () => {
     tokenEnd: 4,
     localBlockIds: [Uint32Array.of(2)],
   } as never
-  const facts = { regions: [{ name: 'l', blockSizeBytes: 32, blockStrideBytes: 40 }] } as never
+  const regions = [{ name: 'l', blockSizeBytes: 32, blockStrideBytes: 40 }]
+  const facts = { layout: 'LBHNC', kvHeadCount: 2, blockTokens: 2, regions } as never
   const plan = planRead(order, { caches, table: 1 as never }, { facts, table: 2 as never })
   expect(plan.relayout).toBe(null)
   expect(plan.local).toMatchObject({

@@ -6,10 +6,9 @@ import {
   asRequestId,
   limits,
 } from '@kvferry/connector-api'
+import { ByteReader, ByteWriter, type PeerFacts } from '@kvferry/connector-api/protocol'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { ByteReader, ByteWriter } from '../src/bytes.ts'
-import type { PeerFacts } from '../src/facts.ts'
 import {
   decodeEmpty,
   decodeHandshakeReply,

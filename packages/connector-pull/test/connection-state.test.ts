@@ -8,6 +8,7 @@ import {
   type Instant,
   type PeerHandle,
 } from '@kvferry/connector-api'
+import { type PeerFacts, PeerClock } from '@kvferry/connector-api/protocol'
 import { expect, test } from 'vitest'
 import {
   stepConnection,
@@ -16,8 +17,6 @@ import {
   type PeerLink,
 } from '../src/connection-state.ts'
 import { connectionTransitions } from '../src/connection-transitions.ts'
-import type { PeerFacts } from '../src/facts.ts'
-import { PeerClock } from '../src/peer-clock.ts'
 import { testMachine } from './fixtures/machine.ts'
 
 const facts: PeerFacts = {

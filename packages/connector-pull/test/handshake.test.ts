@@ -1,7 +1,6 @@
 import { ConnectorError, asEngineId } from '@kvferry/connector-api'
+import { backOffMs, protocolLimits } from '@kvferry/connector-api/protocol'
 import { expect, test, vi } from 'vitest'
-import { backOffMs } from '../src/handshake-back-off.ts'
-import { pullLimits } from '../src/limits.ts'
 import { Engine } from './fixtures/engine.ts'
 import { createPair, prompt, startLoad, until, untilAllFree } from './fixtures/world.ts'
 
@@ -60,7 +59,7 @@ test('a dead peer fails the loads that wait, and the next one tries again', asyn
     await until(pair.world, () => request.outcome === 'failed')
     expect(request.errorCode).toBe('ERR_KV_PEER_UNAVAILABLE')
     expect(request.failedBlocks).toEqual([...request.blocks])
-    await pair.world.clock.advance(pullLimits.handshakeBackOffMinMs)
+    await pair.world.clock.advance(protocolLimits.handshakeBackOffMinMs)
   }
   expect(pair.d.counter('handshakesFailed')).toBe(2)
 })
@@ -79,7 +78,7 @@ test('a load right after a failed handshake meets the same error at once', async
 })
 
 test('the pause doubles up to its maximum, and half of it is chance', () => {
-  const { handshakeBackOffMinMs: min, handshakeBackOffMaxMs: max } = pullLimits
+  const { handshakeBackOffMinMs: min, handshakeBackOffMaxMs: max } = protocolLimits
   expect([1, 2, 3].map((count) => backOffMs(count, 1))).toEqual([min, 2 * min, 4 * min])
   expect(backOffMs(1, 0)).toBe(min / 2)
   expect(backOffMs(60, 1)).toBe(max)
@@ -87,7 +86,7 @@ test('the pause doubles up to its maximum, and half of it is chance', () => {
 
 test('handshakes beyond the bound wait for one that ends, within their own time', async () => {
   const pair = await createPair({ d: { options: { handshakeTimeoutMs: 500 } } })
-  const { handshakesInFlightMax } = pullLimits
+  const { handshakesInFlightMax } = protocolLimits
   let calls = 0
   const connect = pair.d.sideChannel.connect.bind(pair.d.sideChannel)
   pair.d.sideChannel.connect = (address, options) => {
@@ -121,7 +120,7 @@ test('a silent peer fails them at the handshake’s deadline', async () => {
   expect(pair.world.clock.now() - startedAt).toBeLessThan(720)
   // It wakes up, with the old question still in the pipe: the next load works.
   pair.world.channels.faults.resume(p0)
-  await pair.world.clock.advance(pullLimits.handshakeBackOffMinMs)
+  await pair.world.clock.advance(protocolLimits.handshakeBackOffMinMs)
   const next = pair.d.admit('d-r1', 30, params)
   pair.d.step()
   await until(pair.world, () => next.outcome === 'loaded')
@@ -162,7 +161,7 @@ test('the association ends while the agent adds the peer: what it added goes aga
   expect(request.errorCode).toBe('ERR_KV_PEER_UNAVAILABLE')
   await pair.world.clock.advance(20)
   expect(removed).toHaveLength(1)
-  await pair.world.clock.advance(pullLimits.handshakeBackOffMinMs)
+  await pair.world.clock.advance(protocolLimits.handshakeBackOffMinMs)
   agent.addPeer = addPeer
   const next = await startLoad(pair, { id: 'r1' })
   await until(pair.world, () => next.outcome === 'loaded')
@@ -215,7 +214,7 @@ test('a table that the agent refuses fails the load, and no peer is left behind'
   expect(request.errorCode).toBe('ERR_KV_MESSAGE_INVALID')
   expect(removePeer).toHaveBeenCalledTimes(1)
   agent.importBlockTable = importBlockTable
-  await pair.world.clock.advance(pullLimits.handshakeBackOffMinMs)
+  await pair.world.clock.advance(protocolLimits.handshakeBackOffMinMs)
   const next = await startLoad(pair, { id: 'r1' })
   await until(pair.world, () => next.outcome === 'loaded')
 })

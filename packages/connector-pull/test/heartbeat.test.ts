@@ -1,10 +1,14 @@
 /** Leases of requests that wait on D: items 26–30 of vLLM's list, and what ours adds. */
 import { asEngineId, asRequestId, instantPlus, type Clock } from '@kvferry/connector-api'
+import {
+  firstHeartbeatDelayMs,
+  heartbeatIntervalMs,
+  heartbeatPortions,
+  protocolLimits,
+} from '@kvferry/connector-api/protocol'
 import { Engine } from '@kvferry/connector-api/testing'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { firstHeartbeatDelayMs, heartbeatIntervalMs, heartbeatPortions } from '../src/heartbeat.ts'
-import { pullLimits } from '../src/limits.ts'
 import { decodeHeartbeat } from '../src/messages.ts'
 import {
   createPair,
@@ -254,7 +258,7 @@ test('a partition shorter than a lease costs nothing; a longer one is known befo
 
 test('a producer that names no lease at all is not asked without pause', () => {
   expect(heartbeatIntervalMs(30_000)).toBe(5_000)
-  expect(heartbeatIntervalMs(0)).toBe(pullLimits.heartbeatIntervalMsMin)
+  expect(heartbeatIntervalMs(0)).toBe(protocolLimits.heartbeatIntervalMsMin)
 })
 
 test('a lease that is nearly over when its handoff arrives is renewed at once', () => {
@@ -272,9 +276,9 @@ test('portions: every id once, in order, and none too large for its message', ()
       const portions = heartbeatPortions(list.map(asRequestId))
       expect(portions.flat()).toEqual(list)
       for (const portion of portions) {
-        expect(portion.length).toBeLessThanOrEqual(pullLimits.heartbeatIdCountMax)
+        expect(portion.length).toBeLessThanOrEqual(protocolLimits.heartbeatIdCountMax)
         const size = portion.reduce((sum, id) => sum + 2 + Buffer.byteLength(id), 0)
-        expect(size).toBeLessThanOrEqual(pullLimits.heartbeatSizeBytesMax)
+        expect(size).toBeLessThanOrEqual(protocolLimits.heartbeatSizeBytesMax)
       }
     }),
     { numRuns: 30 },

@@ -1,4 +1,5 @@
 import { asEngineId } from '@kvferry/connector-api'
+import { protocolLimits } from '@kvferry/connector-api/protocol'
 import { expect, test } from 'vitest'
 import { pullLimits } from '../src/limits.ts'
 import { createPair, startLoad, until, untilAllFree } from './fixtures/world.ts'
@@ -46,7 +47,7 @@ test('P goes on long after: D has it poll again, and the READ ends', async () =>
   expect(request.outcome).toBe('failed')
   await untilAllFree(pair)
   // And asks no more: once P's time to poll is over, it polls for nobody.
-  await clock.advance(pullLimits.wireUpTimeoutMs + pullLimits.overdueReadAskMs)
+  await clock.advance(protocolLimits.wireUpTimeoutMs + pullLimits.overdueReadAskMs)
   const { polls } = pair.p.agent.counters()
   await clock.advance(4 * pullLimits.overdueReadAskMs)
   expect(pair.p.agent.counters().polls).toBe(polls)

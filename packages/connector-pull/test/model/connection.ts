@@ -1,7 +1,7 @@
 /** A consumer's connections in the model: associate, exchange, add the peer, and let it go again. */
 import type { Association } from '@kvferry/connector-api'
+import type { PeerFacts } from '@kvferry/connector-api/protocol'
 import type { ConnectionEffect, ConnectionEvent, PeerLink } from '../../src/connection-state.ts'
-import type { PeerFacts } from '../../src/facts.ts'
 import { flush, loadEvent } from './consumer.ts'
 import type { Rules } from './rules.ts'
 import {

@@ -1,6 +1,7 @@
 /** What happens at a consumer of the model: the shipped machines decide, this performs their effects. */
 import type { AnyConnectorError, TransferHandle, TransferTimes } from '@kvferry/connector-api'
-import type { LoadEffect, LoadEvent, LoadOutcome } from '../../src/load-state.ts'
+import type { LoadOutcome } from '@kvferry/connector-api/protocol'
+import type { LoadEffect, LoadEvent } from '../../src/load-state.ts'
 import { connect, keyOf, leaveWhenIdle } from './connection.ts'
 import { emptyMemory } from './producer.ts'
 import type { Rules } from './rules.ts'

@@ -3,9 +3,9 @@
  * happens there.
  */
 import { ConnectorError, asEngineId, type KvTransferParams } from '@kvferry/connector-api'
+import { protocolLimits } from '@kvferry/connector-api/protocol'
 import { expect, test } from 'vitest'
 import { encodeReadDone } from '../../src/notification.ts'
-import { pullLimits } from '../../src/limits.ts'
 import {
   createPair,
   prompt,
@@ -202,7 +202,7 @@ test('#19777 a first handshake that takes long', async () => {
 
 test('a dead peer does not hold up handshakes with the others', async () => {
   // Upstream: one thread makes all handshakes, so that one silent peer blocks the rest for 5 s a rank.
-  expect(pullLimits.handshakesInFlightMax).toBeGreaterThan(1)
+  expect(protocolLimits.handshakesInFlightMax).toBeGreaterThan(1)
   const pair = await createPair()
   const silent = await pair.p.prefill('p-silent', prompt, 9)
   pair.world.channels.faults.stop(p0)

@@ -1,6 +1,6 @@
 import type { Instant } from '@kvferry/connector-api'
+import { PeerClock } from '@kvferry/connector-api/protocol'
 import { expect, test } from 'vitest'
-import { PeerClock } from '../src/peer-clock.ts'
 
 const at = (ms: number): Instant => ms as Instant
 

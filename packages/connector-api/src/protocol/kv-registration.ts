@@ -1,6 +1,6 @@
 /**
  * Makes an engine's KV cache known to the agent: one registered region per allocation (layers usually
- * share one), one block table over all layers. Undone in the opposite order. Used by worker.ts.
+ * share one), one block table over all layers. Undone in the opposite order.
  */
 import {
   limits,
@@ -10,7 +10,7 @@ import {
   type KvRegionLayout,
   type RegionHandle,
   type TransferAgent,
-} from '@kvferry/connector-api'
+} from '../index.ts'
 import { asConnectorError, limitExceeded } from './failures.ts'
 
 export interface KvRegistration {

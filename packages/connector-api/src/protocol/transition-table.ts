@@ -4,7 +4,7 @@
  * receive, or a state that an event can't lead to, is an InvariantError. An event that may arrive late
  * and is ignored is in the table too, leading to its own state: ignoring is a decision, not an accident.
  */
-import { InvariantError, type Instant } from '@kvferry/connector-api'
+import { InvariantError, type Instant } from '../index.ts'
 
 export type TransitionTable<S extends string, E extends string> = Readonly<
   Record<S, Readonly<Partial<Record<E, readonly S[]>>>>

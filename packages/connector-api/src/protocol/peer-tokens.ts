@@ -1,11 +1,11 @@
 /**
- * The 128-bit tokens that a producer hands out in handshakes, and the only proof it accepts that a
- * notification comes from that consumer: names in notifications can be forged. One token per life of a
- * consumer; it outlives the association, since READs do too. A new life voids its predecessor's.
+ * The 128-bit tokens that a target hands out in handshakes, and the only proof it accepts that a
+ * notification comes from that peer: names in notifications can be forged. One token per life of a
+ * peer; it outlives the association, since transfers do too. A new life voids its predecessor's.
  */
 import { timingSafeEqual } from 'node:crypto'
-import { limits, type EngineId, type PeerIdentity, type Random } from '@kvferry/connector-api'
-import { pullLimits } from './limits.ts'
+import { limits, type EngineId, type PeerIdentity, type Random } from '../index.ts'
+import { protocolLimits } from './limits.ts'
 
 interface TokenRecord {
   readonly identity: PeerIdentity
@@ -33,7 +33,7 @@ export class PeerTokens {
     const record =
       known?.identity.incarnation === incarnation
         ? known
-        : { identity, token: this.#random.bytes(pullLimits.tokenSizeBytes) }
+        : { identity, token: this.#random.bytes(protocolLimits.tokenSizeBytes) }
     this.#records.set(engineId, record)
     return record.token
   }

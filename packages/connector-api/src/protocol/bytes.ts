@@ -1,10 +1,10 @@
 /**
- * Bounded little-endian writer and reader, the only code of this package that touches raw bytes. The
+ * Bounded little-endian writer and reader, the only code of the protocols that touches raw bytes. The
  * writer refuses values that would not survive the trip (RangeError: the caller's mistake); the reader
  * trusts nothing: every length is checked against what is left and against the caller's bound, and
  * anything wrong is ERR_KV_MESSAGE_INVALID.
  */
-import { ConnectorError } from '@kvferry/connector-api'
+import { ConnectorError } from '../index.ts'
 
 const encoder = new TextEncoder()
 // ignoreBOM keeps a leading U+FEFF, which would otherwise vanish and change an id.

@@ -1,7 +1,7 @@
 /**
  * A copy of the KV cache in host memory, for devices whose memory can't be registered (`bufferDevice:
  * host`): block `b` of the cache has its place as block `b` of the copy, and only the copy is registered,
- * read from and read into. Owned by worker.ts. Copies run one after the other, so that an older one never
+ * read from and read into. Copies run one after the other, so that an older one never
  * ends up on top of a newer one.
  */
 import {
@@ -12,7 +12,7 @@ import {
   type KvKernels,
   type KvMemory,
   type WorkerComponents,
-} from '@kvferry/connector-api'
+} from '../index.ts'
 import { asConnectorError, unsupported } from './failures.ts'
 
 export class HostStaging {

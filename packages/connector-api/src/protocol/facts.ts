@@ -1,11 +1,17 @@
 /**
- * What two engines must agree on before one may read the other's blocks: collected once per worker,
+ * What two engines must agree on before KV may move between them: collected once per worker,
  * exchanged in the handshake, compared field by field. The first difference is named with both values,
  * since "incompatible" alone helps nobody who has two config files to compare.
  */
-import { limits, type KvCacheLayout, type Rank } from '@kvferry/connector-api'
+import {
+  limits,
+  type ConnectorCapabilities,
+  type ConnectorFactory,
+  type KvCacheLayout,
+  type Rank,
+} from '../index.ts'
 import type { ByteReader, ByteWriter } from './bytes.ts'
-import { pullLimits } from './limits.ts'
+import { protocolLimits } from './limits.ts'
 
 export interface RegionFacts {
   readonly name: string
@@ -38,8 +44,8 @@ const countFields = [
   'tpSize',
   'ppSize',
 ] as const
-/** These need not be equal: blocks of one side must be whole numbers of the other's. */
-const equalFields = [...textFields, ...countFields.filter((field) => field !== 'blockTokens')]
+/** The others need not be equal: of blocks, heads and ranks one side must have whole numbers of the other's. */
+const equalFields = [...textFields, 'layerCount', 'headSize', 'ppSize'] as const
 
 /** A field in which two engines differ, with both values. */
 export interface FactMismatch {
@@ -48,10 +54,14 @@ export interface FactMismatch {
   readonly remote: string
 }
 
-export function factsOf(caches: KvCacheLayout, rank: Rank): PeerFacts {
+export function factsOf(
+  { name, capabilities }: Pick<ConnectorFactory, 'name' | 'capabilities'>,
+  caches: KvCacheLayout,
+  rank: Rank,
+): PeerFacts {
   return {
-    connector: 'pull',
-    transferMode: 'pull',
+    connector: name,
+    transferMode: capabilities.transferMode,
     model: caches.model,
     dtype: caches.dtype,
     layout: caches.layout,
@@ -69,12 +79,28 @@ export function factsOf(caches: KvCacheLayout, rank: Rank): PeerFacts {
   }
 }
 
-/** The first difference, or null. Cheap causes of the others come first (the model before its layers). */
-export function compareFacts(local: PeerFacts, remote: PeerFacts): FactMismatch | null {
+/**
+ * The first difference, or null. Cheap causes of the others come first (the model before its layers).
+ * `tensorParallel`: the connector's capability; only `mapped` serves peers with other TP sizes.
+ */
+export function compareFacts(
+  local: PeerFacts,
+  remote: PeerFacts,
+  tensorParallel: ConnectorCapabilities['tensorParallel'],
+): FactMismatch | null {
   const differing = equalFields.find((field) => local[field] !== remote[field])
   if (differing !== undefined) return mismatch(differing, local[differing], remote[differing])
-  const [ours, theirs] = [local.blockTokens, remote.blockTokens]
-  if (ours % theirs !== 0 && theirs % ours !== 0) return mismatch('blockTokens', ours, theirs)
+  const isMapped = tensorParallel === 'mapped' && isWholeRatio(local.tpSize, remote.tpSize)
+  if (local.tpSize !== remote.tpSize && !isMapped) {
+    return mismatch('tpSize', local.tpSize, remote.tpSize)
+  }
+  // Of the model's heads each rank has its share.
+  if (local.kvHeadCount * local.tpSize !== remote.kvHeadCount * remote.tpSize) {
+    return mismatch('kvHeadCount', local.kvHeadCount, remote.kvHeadCount)
+  }
+  if (!isWholeRatio(local.blockTokens, remote.blockTokens)) {
+    return mismatch('blockTokens', local.blockTokens, remote.blockTokens)
+  }
   if (local.regions.length !== remote.regions.length) {
     return mismatch('regionCount', local.regions.length, remote.regions.length)
   }
@@ -83,7 +109,8 @@ export function compareFacts(local: PeerFacts, remote: PeerFacts): FactMismatch 
     if (region.name !== other.name) {
       return mismatch(`regions[${index}].name`, region.name, other.name)
     }
-    // As many bytes for a token: block sizes may differ.
+    // As many bytes for a head of a token.
+    const [ours, theirs] = [unitsOf(local), unitsOf(remote)]
     if (region.blockSizeBytes * theirs !== other.blockSizeBytes * ours) {
       const field = `regions[${index}].blockSizeBytes`
       return mismatch(field, region.blockSizeBytes, other.blockSizeBytes)
@@ -91,6 +118,10 @@ export function compareFacts(local: PeerFacts, remote: PeerFacts): FactMismatch 
   }
   return null
 }
+
+const isWholeRatio = (a: number, b: number): boolean => a % b === 0 || b % a === 0
+
+const unitsOf = ({ blockTokens, kvHeadCount }: PeerFacts): number => blockTokens * kvHeadCount
 
 const mismatch = (
   field: string,
@@ -109,12 +140,12 @@ export function writeFacts(writer: ByteWriter, facts: PeerFacts): void {
 
 /** @throws ConnectorError ERR_KV_MESSAGE_INVALID. */
 export function readFacts(reader: ByteReader): PeerFacts {
-  const texts = textFields.map((field) => [field, reader.string(pullLimits.factSizeBytesMax)])
+  const texts = textFields.map((field) => [field, reader.string(protocolLimits.factSizeBytesMax)])
   const counts = countFields.map((field) => [field, reader.u32()])
   const regionCount = reader.count(limits.regionCountMax)
   const regions: RegionFacts[] = []
   for (let index = 0; index < regionCount; index++) {
-    const name = reader.string(pullLimits.factSizeBytesMax)
+    const name = reader.string(protocolLimits.factSizeBytesMax)
     const blockSizeBytes = reader.u32()
     regions.push({ name, blockSizeBytes, blockStrideBytes: reader.f64() })
   }

@@ -1,10 +1,10 @@
 /**
- * Reasons for a producer's agent to go on polling that are no leases. As a target it must poll while a
- * consumer's transfer may need it (over TCP nothing moves otherwise): from a handshake until the consumer
- * says that it is wired up, and while a READ may be running that has no lease, until its end is heard.
- * Every hold has a deadline, for the consumer may die first. Owned by producer-worker.ts.
+ * Reasons for an agent to go on polling that are no open leases or registrations. As a target it must poll
+ * while a peer's transfer may need it (over TCP nothing moves otherwise): from a handshake until the peer
+ * says that it is wired up, and while a transfer may be running that nothing is open for, until its end is
+ * heard. Every hold has a deadline, for the peer may die first.
  */
-import { limits, type Clock, type Timer } from '@kvferry/connector-api'
+import { limits, type Clock, type Timer } from '../index.ts'
 
 export class PollHolds {
   readonly #clock: Clock

@@ -1,14 +1,14 @@
 /**
  * When leases are renewed, and in which portions. A consumer renews what it was offered until it has read
- * it or gives it up: requests may wait in its queue for longer than a lease. Pure; lease-keeper.ts acts.
+ * it or gives it up: requests may wait in its queue for longer than a lease. Pure.
  */
-import type { RequestId } from '@kvferry/connector-api'
+import type { RequestId } from '../index.ts'
 import { utf8Size } from './bytes.ts'
-import { pullLimits } from './limits.ts'
+import { protocolLimits } from './limits.ts'
 
 /** Five may be lost before a lease runs out. vLLM's rhythm: a sixth of the lease. */
 export const heartbeatIntervalMs = (leaseDurationMs: number): number =>
-  Math.max(pullLimits.heartbeatIntervalMsMin, leaseDurationMs / 6)
+  Math.max(protocolLimits.heartbeatIntervalMsMin, leaseDurationMs / 6)
 
 /** Until the first renewal of a lease that has `leftMs`: at once when two intervals would be too long. */
 export const firstHeartbeatDelayMs = (leftMs: number, intervalMs: number): number =>
@@ -16,7 +16,7 @@ export const firstHeartbeatDelayMs = (leftMs: number, intervalMs: number): numbe
 
 /** Portions that fit into one message, in order; every id is in exactly one. */
 export function heartbeatPortions(ids: readonly RequestId[]): RequestId[][] {
-  const { heartbeatIdCountMax, heartbeatSizeBytesMax } = pullLimits
+  const { heartbeatIdCountMax, heartbeatSizeBytesMax } = protocolLimits
   const portions: RequestId[][] = []
   let sizeBytes = Number.POSITIVE_INFINITY
   for (const id of ids) {

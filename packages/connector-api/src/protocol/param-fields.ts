@@ -1,13 +1,8 @@
 /**
  * Reads single fields of `kv_transfer_params`, which anybody may have written. Each reader returns a value
- * of the right type and range, or throws ERR_KV_HANDOFF_INVALID with the field's name. Used by handoff.ts.
+ * of the right type and range, or throws ERR_KV_HANDOFF_INVALID with the field's name.
  */
-import {
-  ConnectorError,
-  limits,
-  type AnyConnectorError,
-  type KvTransferParams,
-} from '@kvferry/connector-api'
+import { ConnectorError, limits, type AnyConnectorError, type KvTransferParams } from '../index.ts'
 import { utf8Size } from './bytes.ts'
 import { unsupported } from './failures.ts'
 

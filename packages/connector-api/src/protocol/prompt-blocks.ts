@@ -2,7 +2,7 @@
  * Which of a request's blocks hold its prompt: those a producer may hand over, and those a consumer must
  * fill. Pure arithmetic on what the engine passed to a hook.
  */
-import { limits, type BlockIds, type RequestView } from '@kvferry/connector-api'
+import { limits, type BlockIds, type RequestView } from '../index.ts'
 
 /** The blocks of a finished request that a consumer may read, or why there are none. */
 export type ReadableBlocks =

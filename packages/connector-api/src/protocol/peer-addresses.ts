@@ -5,17 +5,24 @@
 import {
   ConnectorError,
   type AnyConnectorError,
+  type EngineId,
   type PeerAddress,
   type PeerConfig,
-} from '@kvferry/connector-api'
-import type { RemoteRequest } from './metadata.ts'
+} from '../index.ts'
+
+/** Where params say that a producer is. */
+export interface NamedPlace {
+  readonly engineId: EngineId
+  readonly host: string
+  readonly port: number
+}
 
 export type PeerLookup =
   | { readonly kind: 'known'; readonly address: PeerAddress }
   | { readonly kind: 'stranger'; readonly error: AnyConnectorError }
 
 export function addressOf(
-  { engineId, host, port }: RemoteRequest,
+  { engineId, host, port }: NamedPlace,
   peers: readonly PeerConfig[] | null,
 ): PeerLookup {
   if (peers === null) return { kind: 'known', address: { engineId, host, port } }

@@ -1,7 +1,7 @@
 /**
  * One rank's view of its engine's side channel. All ranks of an engine share the channel and its
  * associations; each speaks only with the same rank of other engines, so every kind of message carries the
- * rank (none for rank 0). Used by worker.ts; nothing else knows of it.
+ * rank (none for rank 0).
  */
 import type {
   Association,
@@ -9,7 +9,7 @@ import type {
   PeerIdentity,
   SideChannel,
   SideChannelHandler,
-} from '@kvferry/connector-api'
+} from '../index.ts'
 
 export function rankChannel(channel: SideChannel, tpRank: number): SideChannel {
   return tpRank === 0 ? channel : new RankChannel(channel, tpRank)

@@ -2,7 +2,7 @@
  * Turns whatever a port threw into one of our typed errors, so that a failed load always has a code.
  * A broken invariant passes through: it must end the process, not one request.
  */
-import { ConnectorError, InvariantError, type AnyConnectorError } from '@kvferry/connector-api'
+import { ConnectorError, InvariantError, type AnyConnectorError } from '../index.ts'
 
 /** @throws InvariantError when `cause` is one. */
 export function asConnectorError(

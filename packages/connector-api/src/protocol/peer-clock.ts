@@ -4,8 +4,8 @@
  * best one is kept. Offsets decide only what is not worth trying: whether bytes may be used never depends
  * on one.
  */
-import type { Instant } from '@kvferry/connector-api'
-import { pullLimits } from './limits.ts'
+import type { Instant } from '../index.ts'
+import { protocolLimits } from './limits.ts'
 
 export interface ClockSample {
   readonly sentAt: Instant
@@ -37,6 +37,6 @@ export class PeerClock {
   }
 
   #errorAt(now: Instant): number {
-    return this.#errorMs + (now - this.#takenAt) * pullLimits.clockDriftMax
+    return this.#errorMs + (now - this.#takenAt) * protocolLimits.clockDriftMax
   }
 }

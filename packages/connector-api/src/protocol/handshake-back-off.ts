@@ -1,7 +1,7 @@
 /**
  * Which producers are not called again yet, because a handshake with them failed a moment ago: loads meet
- * the known error at once instead of waiting for it. The pause doubles with each failure in a row. Owned by
- * peer-connections.ts.
+ * the known error at once instead of waiting for it. The pause doubles with each failure in a row. Keys are
+ * the caller's.
  */
 import {
   instantPlus,
@@ -10,9 +10,8 @@ import {
   type Clock,
   type Instant,
   type Random,
-} from '@kvferry/connector-api'
-import { pullLimits } from './limits.ts'
-import type { PeerKey } from './peer-connections.ts'
+} from '../index.ts'
+import { protocolLimits } from './limits.ts'
 
 interface Failure {
   readonly count: number
@@ -22,7 +21,7 @@ interface Failure {
 
 /** The pause after the `count`-th failure in a row; `uniform` (0 … 1) keeps consumers from calling in step. */
 export function backOffMs(count: number, uniform: number): number {
-  const { handshakeBackOffMinMs, handshakeBackOffMaxMs } = pullLimits
+  const { handshakeBackOffMinMs, handshakeBackOffMaxMs } = protocolLimits
   const pauseMs = Math.min(handshakeBackOffMaxMs, handshakeBackOffMinMs * 2 ** (count - 1))
   return pauseMs * (0.5 + uniform / 2)
 }
@@ -31,7 +30,7 @@ export class HandshakeBackOff {
   readonly #clock: Clock
   readonly #random: Random
   /** In order of the last failure, so that the bound forgets the oldest. */
-  readonly #failures = new Map<PeerKey, Failure>()
+  readonly #failures = new Map<string, Failure>()
 
   constructor(clock: Clock, random: Random) {
     this.#clock = clock
@@ -39,12 +38,12 @@ export class HandshakeBackOff {
   }
 
   /** Why `key` is not called now, or null. */
-  errorOf(key: PeerKey): AnyConnectorError | null {
+  errorOf(key: string): AnyConnectorError | null {
     const failure = this.#failures.get(key)
     return failure !== undefined && this.#clock.now() < failure.retryAt ? failure.error : null
   }
 
-  fail(key: PeerKey, error: AnyConnectorError): void {
+  fail(key: string, error: AnyConnectorError): void {
     const count = (this.#failures.get(key)?.count ?? 0) + 1
     this.#failures.delete(key)
     const [oldest] = this.#failures.keys()
@@ -55,7 +54,7 @@ export class HandshakeBackOff {
     this.#failures.set(key, { count, retryAt: instantPlus(this.#clock.now(), pauseMs), error })
   }
 
-  succeed(key: PeerKey): void {
+  succeed(key: string): void {
     this.#failures.delete(key)
   }
 }

@@ -3,18 +3,15 @@
  * the one that begins alike. Called only on the way to an error.
  */
 
-/** vLLM's `kv_connector_extra_config` keys that pull has under another name. */
-const foreignNames: ReadonlyMap<string, string> = new Map([
-  ['kv_lease_duration', 'leaseDurationMs'],
-  ['kv_recompute_threshold', 'recomputeThreshold'],
-  ['bidirectional_kv_xfer', 'bidirectional'],
-  ['decoder_kv_blocks_ttl', 'decoderBlocksTtlMs'],
-])
-
 /** At least this much of a key must begin like an option for it to be named. */
 const prefixLengthMin = 4
 
-export function nearestOption(key: string, known: readonly string[]): string | null {
+/** `foreignNames`: what others call an option of ours. */
+export function nearestOption(
+  key: string,
+  known: readonly string[],
+  foreignNames: ReadonlyMap<string, string>,
+): string | null {
   const translated = foreignNames.get(key)
   if (translated !== undefined) return translated
   const close = known.find((option) => isWithinEdits(key.toLowerCase(), option.toLowerCase(), 2))

@@ -1,6 +1,6 @@
 /**
  * What ended loads leave behind until the engine fetches it: ids to report, failures with their blocks,
- * samples for the harness. Owned by consumer-worker.ts. Every id passes here exactly once.
+ * samples for the harness. Every id passes here exactly once.
  */
 import type {
   AnyConnectorError,
@@ -9,19 +9,27 @@ import type {
   LoadSample,
   RequestId,
   WorkerComponents,
-} from '@kvferry/connector-api'
-import { pullLimits } from './limits.ts'
-import type { LoadOutcome } from './load-state.ts'
-import type { PullCounters } from './pull-counters.ts'
+} from '../index.ts'
+import { protocolLimits } from './limits.ts'
+import type { Counters } from './counters.ts'
+
+export type LoadOutcome =
+  | { readonly kind: 'loaded' }
+  | { readonly kind: 'failed'; readonly error: AnyConnectorError }
+  /** The engine gave the request up; its blocks are reported back without a verdict. */
+  | { readonly kind: 'aborted' }
+
+/** The counters that a protocol which loads must have. */
+export type LoadCounter = 'loadsDone' | 'loadsFailed' | 'loadsAborted' | 'loadSamplesDropped'
 
 export class LoadResults {
   readonly #components: WorkerComponents
-  readonly #counters: PullCounters
+  readonly #counters: Pick<Counters<LoadCounter>, 'add'>
   #received: RequestId[] = []
   #failed: FailedLoad[] = []
   #samples: LoadSample[] = []
 
-  constructor(components: WorkerComponents, counters: PullCounters) {
+  constructor(components: WorkerComponents, counters: Pick<Counters<LoadCounter>, 'add'>) {
     this.#components = components
     this.#counters = counters
   }
@@ -44,7 +52,7 @@ export class LoadResults {
   }
 
   addSample(sample: LoadSample): void {
-    if (this.#samples.length >= pullLimits.loadSampleCountMax) {
+    if (this.#samples.length >= protocolLimits.loadSampleCountMax) {
       this.#samples.shift()
       this.#counters.add('loadSamplesDropped')
     }

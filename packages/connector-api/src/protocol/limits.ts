@@ -1,0 +1,48 @@
+/**
+ * The bounds that the protocols of connectors share, beside `limits`; those of one protocol are in its own
+ * package. The relations between them are asserted when this module loads.
+ */
+import { assert, limits } from '../index.ts'
+
+export const protocolLimits = {
+  /** Length of a host name or address (RFC 1035). */
+  hostSizeBytesMax: 255,
+  /** Length of one fact of the handshake (model name, layer name). */
+  factSizeBytesMax: 1_024,
+  /** Handshakes under way at once; further ones wait within their own time. */
+  handshakesInFlightMax: 32,
+  /** Pause after a failed handshake, before its half is taken off at random. */
+  handshakeBackOffMinMs: 200,
+  /** The longest pause: a peer that comes back is found again within it. */
+  handshakeBackOffMaxMs: 10_000,
+  /** However short a lease a producer names, it isn't renewed more often. */
+  heartbeatIntervalMsMin: 100,
+  /** Ids in one heartbeat. */
+  heartbeatIdCountMax: 256,
+  /** Bytes of the ids in one heartbeat: far below a frame, so that others are not held up. */
+  heartbeatSizeBytesMax: 32_768,
+  /** Two machines' clocks run apart by this share at most: twice what a clock may be slewed by. */
+  clockDriftMax: 0.001,
+  /** Load samples kept between two `getStats`; beyond it the oldest are dropped and counted. */
+  loadSampleCountMax: 8_192,
+  /** How long a target polls for an initiator that shook hands and never said that it is wired up. */
+  wireUpTimeoutMs: 30_000,
+  /** How long a closing worker waits for transfers that peers began, or its own. */
+  shutdownDrainMs: 5_000,
+  /** Bytes of the metadata of one step. What does not fit travels with the next step. */
+  metadataSizeBytesMax: 16_777_216,
+  /** Entries in the metadata of one step: some for each request. */
+  metadataEntryCountMax: 4 * limits.requestCountMax,
+  /** TP ranks of one engine. */
+  tpSizeMax: 64,
+  /** Tokens of one block of a peer. */
+  blockTokensMax: 65_536,
+  /** A token of an association: 128 bits. */
+  tokenSizeBytes: 16,
+} as const
+
+assert(
+  limits.idSizeBytesMax + 2 <= protocolLimits.heartbeatSizeBytesMax &&
+    protocolLimits.heartbeatSizeBytesMax < limits.frameSizeBytesMax,
+  'a heartbeat of one id may not fit',
+)

@@ -1,0 +1,22 @@
+/**
+ * Which ranks of two engines exchange KV, and which heads: rank `r` of `n` has the `r`-th n-th of the heads.
+ * Sizes must be whole multiples of one another (facts.ts refuses others). Pure.
+ */
+
+/** Ranks of an engine of `size` that have heads which rank `ofRank` of an engine of `ofSize` has too. */
+export function matchingRanks(ofRank: number, ofSize: number, size: number): number[] {
+  if (size <= ofSize) return [Math.floor((ofRank * size) / ofSize)]
+  const count = size / ofSize
+  return Array.from({ length: count }, (_, index) => ofRank * count + index)
+}
+
+/** Of the `headCount` heads of rank `rank` of `size`, the first that rank `otherRank` of `otherSize` has too. */
+export function firstSharedHead(
+  { rank, size, headCount }: { rank: number; size: number; headCount: number },
+  otherRank: number,
+  otherSize: number,
+): number {
+  if (otherSize <= size) return 0
+  const shares = otherSize / size
+  return (otherRank - rank * shares) * (headCount / shares)
+}

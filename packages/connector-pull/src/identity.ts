@@ -1,0 +1,17 @@
+/** What pull is called and what it can do, as data. */
+import type { ConnectorCapabilities } from '@kvferry/connector-api'
+
+const capabilities: ConnectorCapabilities = {
+  transferMode: 'pull',
+  dispatch: 'sequential',
+  isBidirectional: true,
+  isProgressive: false,
+  tensorParallel: 'equal',
+  groupCountMax: 1,
+  supportsDifferentBlockSizes: true,
+  supportsLora: false,
+  supportsMultimodal: false,
+  supportsParallelSampling: false,
+}
+
+export const pullIdentity = { name: 'pull', capabilities }
