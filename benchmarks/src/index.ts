@@ -5,7 +5,13 @@
  */
 export { runCompare, type CompareDependencies, type CompareOptions } from './compare/compare.ts'
 export type { Cluster, ClusterEngine, ClusterSpec, StartCluster } from './compare/cluster.ts'
-export { resolveConfigurations, type Configuration } from './compare/configuration.ts'
+export {
+  resolveConfigurations,
+  type Configuration,
+  type ConfigurationRequest,
+  type ConnectorChoice,
+  type Hooks,
+} from './compare/configuration.ts'
 export { presets, type EngineShape, type Preset, type PresetName } from './compare/presets.ts'
 export { processClusters, type ProcessClusterOptions } from './compare/process-cluster.ts'
 export type { CompareResult, NoiseFloor, RunEntry, Workload } from './compare/result.ts'

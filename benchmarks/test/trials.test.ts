@@ -16,7 +16,12 @@ import { assertMatchesSchema } from '../src/lib/result-schema.ts'
 const fixture = (name: string): string =>
   fileURLToPath(new URL(`fixtures/${name}`, import.meta.url))
 const { signal } = new AbortController()
-const configurations = ['a', 'b'].map((label) => ({ connector: 'fake', options: {}, label }))
+const configurations = ['a', 'b'].map((label) => ({
+  connector: 'fake',
+  options: {},
+  hooks: 'after-launch' as const,
+  label,
+}))
 const preset: Preset = { ...presets.full, requestCount: 12, qps: 400, trials: 2 }
 
 const started: Cluster[] = []

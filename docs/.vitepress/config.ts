@@ -35,6 +35,7 @@ export default defineConfig({
             'When a block may be reused',
             '/contributing/decisions/0005-when-a-block-may-be-reused',
           ),
+          page('Modelled times', '/docs/explanation/time-models'),
         ],
       },
       {

@@ -23,7 +23,8 @@ const collect = (value: string, previous: readonly string[]): string[] => [...pr
 
 const example = `
 Example:
-  $ kvferry-bench compare --connectors pull --preset quick --json result.json
+  $ kvferry-bench compare --preset quick --json result.json
+  $ kvferry-bench compare --connectors pull,pull:posting=inline --hooks both
 
 Exit code: 0 all checks passed, 1 a check failed (failed request, wrong byte, text that differs from the
 oracle's, unverified KV; in "full" also a point outside the overrun guard), 2 wrong usage.`
@@ -96,10 +97,11 @@ export function addCompareCommand(
   program
     .command('compare')
     .description('serve the same requests with each connector and with one engine alone; compare')
-    .option('--connectors <names>', 'connectors, separated by commas', 'pull')
+    .option('--connectors <list>', 'what to compare: NAME or NAME:key=value, with commas', 'pull')
     .option('--preset <name>', 'quick: about a minute; full: 3 trials in fresh processes', 'quick')
     .option('--posting <mode>', 'pull: both, background or inline', 'both')
-    .option('--option <key=value>', 'connector option, repeatable', collect, [])
+    .option('--option <key=value>', 'option of all connectors, repeatable', collect, [])
+    .option('--hooks <place>', 'connector hooks: after-launch, additive or both', 'after-launch')
     .option('--seed <n>', 'of the request list and its arrival times', '1')
     .option('--requests <n>', 'measured requests of one trial')
     .option('--qps <n>', 'mean arrival rate')

@@ -2,9 +2,11 @@
  * Command-line flags of `compare`, turned into checked values. Pure; says what is wrong in one line.
  */
 import { limits } from '../limits.ts'
-import type { Posting } from '../compare/configuration.ts'
+import type { ConnectorChoice, Hooks, Posting } from '../compare/configuration.ts'
 import { presets, type Preset, type PresetName } from '../compare/presets.ts'
 import { UsageError } from '../usage-error.ts'
+import { parseConnectorList } from './connector-list.ts'
+import { integerBetween, numberBetween, oneOf, parseConnectorOptions } from './flag-values.ts'
 
 /** As commander hands them over. */
 export interface CompareFlags {
@@ -12,6 +14,7 @@ export interface CompareFlags {
   readonly preset: string
   readonly posting: string
   readonly option: readonly string[]
+  readonly hooks: string
   readonly seed: string
   readonly requests?: string
   readonly qps?: string
@@ -26,8 +29,9 @@ export interface CompareFlags {
 }
 
 export interface CompareRequest {
-  readonly connectors: readonly string[]
+  readonly connectors: readonly ConnectorChoice[]
   readonly posting: Posting
+  readonly hooks: readonly Hooks[]
   readonly options: Readonly<Record<string, unknown>>
   readonly preset: Preset
   readonly seed: number
@@ -40,52 +44,6 @@ export interface CompareRequest {
   readonly debugEndpoints: boolean
 }
 
-function oneOf<T extends string>(flag: string, value: string, allowed: readonly T[]): T {
-  if ((allowed as readonly string[]).includes(value)) return value as T
-  throw new UsageError(`--${flag} ${value}: use one of ${allowed.join(', ')}`)
-}
-
-function numberBetween(flag: string, text: string, range: { min: number; max: number }): number {
-  const value = Number(text)
-  if (text.trim() !== '' && Number.isFinite(value) && value >= range.min && value <= range.max) {
-    return value
-  }
-  throw new UsageError(`--${flag} ${text}: use a number from ${range.min} to ${range.max}`)
-}
-
-function integerBetween(flag: string, text: string, range: { min: number; max: number }): number {
-  const value = numberBetween(flag, text, range)
-  if (Number.isInteger(value)) return value
-  throw new UsageError(`--${flag} ${text}: use a whole number`)
-}
-
-/** `key=value`; the value is JSON where it parses as such, else the text itself. */
-export function parseConnectorOptions(pairs: readonly string[]): Record<string, unknown> {
-  const options: Record<string, unknown> = {}
-  for (const pair of pairs) {
-    const at = pair.indexOf('=')
-    if (at < 1) throw new UsageError(`--option ${pair}: use key=value`)
-    const text = pair.slice(at + 1)
-    try {
-      options[pair.slice(0, at)] = JSON.parse(text) as unknown
-    } catch {
-      options[pair.slice(0, at)] = text
-    }
-  }
-  return options
-}
-
-function parseConnectors(text: string): string[] {
-  const names = text.split(',').map((name) => name.trim())
-  if (names.some((name) => name === '')) {
-    throw new UsageError(`--connectors "${text}": name at least one, separated by commas`)
-  }
-  if (new Set(names).size !== names.length) {
-    throw new UsageError(`--connectors ${text}: each connector once`)
-  }
-  return names
-}
-
 function parseAgent(flags: CompareFlags): CompareRequest['agent'] {
   const agent = oneOf('agent', flags.agent ?? (flags.demo ? 'auto' : 'nixl'), [
     'nixl',
@@ -96,6 +54,12 @@ function parseAgent(flags: CompareFlags): CompareRequest['agent'] {
     throw new UsageError('--agent auto is for --demo only: nothing else falls back from NIXL')
   }
   return agent
+}
+
+/** Both are two configurations of each connector. @throws UsageError. */
+export function parseHooks(text: string): Hooks[] {
+  const hooks = oneOf('hooks', text, ['after-launch', 'additive', 'both'])
+  return hooks === 'both' ? ['after-launch', 'additive'] : [hooks]
 }
 
 function parsePreset(flags: CompareFlags): Preset {
@@ -116,7 +80,8 @@ function parsePreset(flags: CompareFlags): Preset {
 /** @throws UsageError. */
 export function parseCompareFlags(flags: CompareFlags): CompareRequest {
   return {
-    connectors: parseConnectors(flags.connectors),
+    connectors: parseConnectorList(flags.connectors),
+    hooks: parseHooks(flags.hooks),
     posting: oneOf('posting', flags.posting, ['both', 'background', 'inline']),
     options: parseConnectorOptions(flags.option),
     preset: parsePreset(flags),

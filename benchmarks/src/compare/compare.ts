@@ -40,6 +40,9 @@ export interface CompareDependencies {
 /** Names go into file names and request ids, whose alphabet is narrower than a label's. */
 const safeName = (label: string): string => label.replaceAll(/[^A-Za-z0-9._-]/g, '_')
 
+const hooksOf = (configurations: readonly Configuration[]): string =>
+  [...new Set(configurations.map((configuration) => configuration.hooks))].join(', ')
+
 function workloadOf(options: CompareOptions, schedule: readonly PlannedRequest[]): Workload {
   const { preset } = options
   const measured = schedule.filter((planned) => planned.phase === 'measured')
@@ -54,7 +57,7 @@ function workloadOf(options: CompareOptions, schedule: readonly PlannedRequest[]
     promptTokens: measured.map((planned) => planned.prompt.length),
     outputTokens: preset.outputTokens,
     streamedShare: measured.filter((planned) => planned.isStream).length / measured.length,
-    engine: { ...preset.engine },
+    engine: { ...preset.engine, hooks: hooksOf(options.configurations) },
     prefixCaching: options.prefixCaching,
   }
 }
@@ -79,7 +82,7 @@ async function measureAll(
     const spec: ClusterSpec = {
       name: safeName(name),
       configuration,
-      shape: preset.engine,
+      shape: { ...preset.engine, hooks: configuration?.hooks ?? preset.engine.hooks },
       prefixCaching,
     }
     return runTrial(spec, schedule, context)

@@ -2,17 +2,31 @@
  * Which connector configurations a run compares, and what they are called in results: the connector's
  * name plus its options that aren't the default (`pull`, `pull-inline`, …).
  */
-import { ConnectorError, loadConnector } from '@kvferry/connector-api'
+import { ConnectorError, loadConnector, type ConnectorFactory } from '@kvferry/connector-api'
 import { nearestKey } from '@kvferry/runtime'
+import { UsageError } from '../usage-error.ts'
+
+/** Where the engine runs connector hooks in a step: added to it, or beside the modelled forward. */
+export type Hooks = 'additive' | 'after-launch'
 
 export interface Configuration {
   readonly connector: string
   /** Only what differs from the connector's defaults. */
   readonly options: Readonly<Record<string, unknown>>
+  readonly hooks: Hooks
   readonly label: string
 }
 
+/** One connector as the user chose it. */
+export interface ConnectorChoice {
+  readonly connector: string
+  /** For this choice alone. */
+  readonly options: Readonly<Record<string, unknown>>
+}
+
 export type Posting = 'both' | 'background' | 'inline'
+
+const defaultHooks: Hooks = 'after-launch'
 
 /** `posting: inline` → `inline`, `progressive: true` → `progressive`, numbers keep their name. */
 function labelPart(key: string, value: unknown): string {
@@ -21,9 +35,13 @@ function labelPart(key: string, value: unknown): string {
   return `${key}=${String(value)}`
 }
 
-export function labelOf(name: string, options: Readonly<Record<string, unknown>>): string {
+export function labelOf(
+  name: string,
+  options: Readonly<Record<string, unknown>>,
+  hooks: Hooks = defaultHooks,
+): string {
   const parts = Object.entries(options).map(([key, value]) => labelPart(key, value))
-  return [name, ...parts].join('-')
+  return [name, ...parts, ...(hooks === defaultHooks ? [] : [hooks])].join('-')
 }
 
 function nonDefault(
@@ -59,28 +77,77 @@ function refuseMisspelt(connector: string): void {
 }
 
 /**
- * @throws ConnectorError ERR_KV_CONFIG for an option or value that the connector doesn't know,
- *   ERR_KV_CONNECTOR_NOT_INSTALLED.
+ * Checks what `--option` gives to every connector, and says how to give it to one.
+ * @throws ConnectorError ERR_KV_CONFIG.
  */
-export async function resolveConfigurations(request: {
-  readonly connectors: readonly string[]
+function checkShared(factory: ConnectorFactory, request: ConfigurationRequest): void {
+  try {
+    factory.parseOptions(request.options)
+  } catch (error) {
+    if (!ConnectorError.isInstance(error) || request.connectors.length === 1) throw error
+    const [[key, value] = ['key', 'value']] = Object.entries(request.options)
+    const remedy = `give it to one connector: --connectors NAME:${key}=${String(value)}`
+    const details = { field: `${factory.name} options`, value: key, remedy }
+    throw new ConnectorError(
+      'ERR_KV_CONFIG',
+      `${factory.name}: ${error.message}; ${remedy}`,
+      details,
+    )
+  }
+}
+
+/** A connector that the user spelt out (options of its own, or named twice) is taken as it stands. */
+function variantsOf(
+  choice: ConnectorChoice,
+  defaults: Readonly<Record<string, unknown>>,
+  request: ConfigurationRequest,
+): Record<string, unknown>[] {
+  const isSpeltOut =
+    Object.keys(choice.options).length > 0 ||
+    request.connectors.filter((each) => each.connector === choice.connector).length > 1
+  // An explicit `--option posting=…` decides alone.
+  if ('posting' in request.options || (isSpeltOut && request.posting === 'both')) return [{}]
+  return postingVariants(defaults, request.posting)
+}
+
+export interface ConfigurationRequest {
+  readonly connectors: readonly ConnectorChoice[]
   readonly posting: Posting
+  /** For every connector; a choice's own options win. */
   readonly options: Readonly<Record<string, unknown>>
-}): Promise<Configuration[]> {
+  readonly hooks: readonly Hooks[]
+}
+
+/**
+ * @throws ConnectorError ERR_KV_CONFIG for an option or value that the connector doesn't know,
+ *   ERR_KV_CONNECTOR_NOT_INSTALLED; UsageError when two configurations are the same.
+ */
+export async function resolveConfigurations(
+  request: ConfigurationRequest,
+): Promise<Configuration[]> {
   const result: Configuration[] = []
-  for (const connector of request.connectors) {
+  for (const choice of request.connectors) {
+    const { connector } = choice
     refuseMisspelt(connector)
     const factory = await loadConnector(connector, (name) => import(name))
     const defaults = factory.parseOptions({})
-    // An explicit `--option posting=…` decides alone.
-    const variants =
-      'posting' in request.options ? [{}] : postingVariants(defaults, request.posting)
-    for (const variant of variants) {
-      const given = { ...variant, ...request.options }
+    checkShared(factory, request)
+    for (const variant of variantsOf(choice, defaults, request)) {
+      const given = { ...variant, ...request.options, ...choice.options }
       factory.parseOptions(given)
       const options = nonDefault(given, defaults)
-      result.push({ connector, options, label: labelOf(factory.name, options) })
+      for (const hooks of request.hooks) {
+        result.push({ connector, options, hooks, label: labelOf(factory.name, options, hooks) })
+      }
     }
   }
+  refuseRepeated(result)
   return result
+}
+
+function refuseRepeated(configurations: readonly Configuration[]): void {
+  const labels = configurations.map(({ label }) => label)
+  const repeated = labels.find((label, index) => labels.indexOf(label) !== index)
+  if (repeated === undefined) return
+  throw new UsageError(`--connectors: "${repeated}" is there twice; name each configuration once`)
 }

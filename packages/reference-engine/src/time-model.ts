@@ -6,8 +6,10 @@
 export interface TimePreset {
   /** Reading the weights: the floor of every step. */
   readonly stepBaseMs: number
-  /** One decoding sequence in a step. */
+  /** One decoding sequence in a step, whatever its length. */
   readonly perSequenceMs: number
+  /** One earlier token of a decoding sequence: its KV is read in each step. */
+  readonly contextTokenMs: number
   /** One prefill token: linear layers. */
   readonly prefillTokenMs: number
   /** One pair (token, earlier token): attention. A prompt of n tokens costs this times n²/2. */
@@ -16,11 +18,18 @@ export interface TimePreset {
 
 export const timePresets = {
   /** No real model: short steps, so that a demo takes seconds, yet longer than the work behind them. */
-  tiny: { stepBaseMs: 8, perSequenceMs: 0.05, prefillTokenMs: 0.04, prefillPairMs: 0.000_004 },
+  tiny: {
+    stepBaseMs: 8,
+    perSequenceMs: 0.05,
+    contextTokenMs: 0,
+    prefillTokenMs: 0.04,
+    prefillPairMs: 0.000_004,
+  },
   /** 0.5 B parameters on a data-centre GPU. */
   'qwen2.5-0.5b': {
     stepBaseMs: 2.5,
     perSequenceMs: 0.02,
+    contextTokenMs: 0.000_005,
     prefillTokenMs: 0.005,
     prefillPairMs: 0.000_000_3,
   },
@@ -28,8 +37,25 @@ export const timePresets = {
   'llama-3.1-8b': {
     stepBaseMs: 7,
     perSequenceMs: 0.05,
+    contextTokenMs: 0.000_052,
     prefillTokenMs: 0.045,
     prefillPairMs: 0.000_001_3,
+  },
+  /** 32 B parameters in bf16, tensor-parallel over 8 H200-class GPUs; every prompt token is computed. */
+  'qwen3-32b': {
+    stepBaseMs: 5.55,
+    perSequenceMs: 0.02,
+    contextTokenMs: 0.000_009,
+    prefillTokenMs: 0.017_5,
+    prefillPairMs: 0.000_000_59,
+  },
+  /** The same, where P finds most of each prompt in its own prefix cache, as in the published comparison. */
+  'qwen3-32b-warm': {
+    stepBaseMs: 5.55,
+    perSequenceMs: 0.02,
+    contextTokenMs: 0.000_009,
+    prefillTokenMs: 0.006_8,
+    prefillPairMs: 0,
   },
 } as const satisfies Record<string, TimePreset>
 
@@ -49,13 +75,17 @@ export function modelStepMs(
 ): number {
   if (chunks.length === 0) return 0
   let prefillMs = 0
+  let contextMs = 0
   for (const { start, end } of chunks) {
     const tokenCount = end - start
     // One token is a decode step whatever its position: the recomputed last token of a loaded prompt too.
-    if (tokenCount === 1) continue
+    if (tokenCount === 1) {
+      contextMs += start * preset.contextTokenMs
+      continue
+    }
     const pairCount = (end * end - start * start) / 2
     prefillMs += tokenCount * preset.prefillTokenMs + pairCount * preset.prefillPairMs
   }
   const sequencesMs = chunks.length * preset.perSequenceMs
-  return (Math.max(preset.stepBaseMs, prefillMs) + sequencesMs) * timeScale
+  return (Math.max(preset.stepBaseMs, prefillMs) + sequencesMs + contextMs) * timeScale
 }

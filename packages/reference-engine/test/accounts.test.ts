@@ -3,9 +3,15 @@ import { describe, expect, it } from 'vitest'
 import { DistributionRecorder } from '../src/core/distribution.ts'
 import { HeldBlocks } from '../src/core/held-blocks.ts'
 import { StepAccounts } from '../src/core/step-accounts.ts'
-import { modelStepMs } from '../src/time-model.ts'
+import { modelStepMs, timePresets } from '../src/time-model.ts'
 
-const preset = { stepBaseMs: 10, perSequenceMs: 1, prefillTokenMs: 0.1, prefillPairMs: 0.001 }
+const preset = {
+  stepBaseMs: 10,
+  perSequenceMs: 1,
+  contextTokenMs: 0,
+  prefillTokenMs: 0.1,
+  prefillPairMs: 0.001,
+}
 
 describe('the time model', () => {
   it('asks the weights once and each sequence once for decode', () => {
@@ -32,6 +38,44 @@ describe('the time model', () => {
     ]
     expect(modelStepMs(preset, chunks, 1)).toBeCloseTo(40 + 2)
     expect(modelStepMs(preset, chunks, 0.5)).toBeCloseTo(21)
+  })
+
+  it('charges decode for the context that it reads, and prefill not', () => {
+    const reading = { ...preset, contextTokenMs: 0.01 }
+    expect(modelStepMs(reading, [{ start: 500, end: 501 }], 1)).toBeCloseTo(10 + 1 + 5)
+    expect(modelStepMs(reading, [{ start: 0, end: 200 }], 1)).toBeCloseTo(20 + 20 + 1)
+  })
+})
+
+/** What the published comparison says of the device that these presets stand for. */
+describe('the presets of Qwen3-32B', () => {
+  const decodeStepMs = (sequenceCount: number, contextTokens: number): number => {
+    const chunk = { start: contextTokens, end: contextTokens + 1 }
+    return modelStepMs(timePresets['qwen3-32b'], Array(sequenceCount).fill(chunk), 1)
+  }
+  const promptMs = (name: 'qwen3-32b' | 'qwen3-32b-warm', tokens: number): number =>
+    modelStepMs(timePresets[name], [{ start: 0, end: tokens }], 1)
+
+  it('take 5.6 to 5.8 ms a token at light load and about 7 with 8 sequences of 16k', () => {
+    expect(decodeStepMs(1, 1_024)).toBeGreaterThan(5.55)
+    expect(decodeStepMs(1, 1_024)).toBeLessThan(5.8)
+    expect(decodeStepMs(2, 8_192)).toBeLessThan(5.8)
+    expect(decodeStepMs(8, 16_384)).toBeGreaterThan(6.7)
+    expect(decodeStepMs(8, 16_384)).toBeLessThan(7.1)
+  })
+
+  it('carry 8 prompts of 16k a second only where P has most of them in its prefix cache', () => {
+    expect(promptMs('qwen3-32b-warm', 16_384)).toBeLessThan(125)
+    expect(promptMs('qwen3-32b', 16_384)).toBeGreaterThan(171)
+  })
+
+  it('decode alike', () => {
+    const { stepBaseMs, perSequenceMs, contextTokenMs } = timePresets['qwen3-32b']
+    expect(timePresets['qwen3-32b-warm']).toMatchObject({
+      stepBaseMs,
+      perSequenceMs,
+      contextTokenMs,
+    })
   })
 })
 
