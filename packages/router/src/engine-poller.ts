@@ -33,6 +33,8 @@ export class EnginePoller {
   #failureCount = 0
   /** Looks in a row that had no answer in time. */
   #lateCount = 0
+  /** It said that it has no `/kvferry/v1/peer`. True until it has been down: another one may come back. */
+  #isDeclared = false
 
   constructor(options: PollerOptions) {
     this.#options = options
@@ -76,6 +78,7 @@ export class EnginePoller {
     }
     if (this.#closing.signal.aborted) return
     this.#failureCount = after.kind === 'up' ? 0 : this.#failureCount + 1
+    if (after.kind === 'down') this.#isDeclared = false
     engine.setState(after)
     this.#report(before, after)
   }
@@ -95,9 +98,14 @@ export class EnginePoller {
   }
 
   async #read(): Promise<EngineState> {
-    const { engine, pollMs, declaredConnector } = this.#options
-    const options = { deadlineMs: pollMs, signal: this.#closing.signal }
-    const { status, text } = await engine.client.getText('/kvferry/v1/peer', options)
+    // A question that an engine can't answer is a line in its log, at every look.
+    return (this.#isDeclared ? null : await this.#readPeer()) ?? (await this.#readHealth())
+  }
+
+  /** null: a declared engine, which can't describe itself. */
+  async #readPeer(): Promise<EngineState | null> {
+    const { engine, declaredConnector } = this.#options
+    const { status, text } = await engine.client.getText('/kvferry/v1/peer', this.#look)
     if (status === 200) {
       const peer = parseJsonPeer(text)
       if (peer?.state === 'serving') return { kind: 'up', peer }
@@ -105,15 +113,24 @@ export class EnginePoller {
       return { kind: 'down', reason: 'its /kvferry/v1/peer answer is malformed' }
     }
     if (status !== 404) return { kind: 'down', reason: `/kvferry/v1/peer answered ${status}` }
-    if (declaredConnector === null) {
-      const remedy = 'pass --connector for engines that cannot describe themselves'
-      return { kind: 'down', reason: `it has no /kvferry/v1/peer; ${remedy}` }
-    }
-    const health = await engine.client.getText('/health', options)
-    if (health.status !== 200) return { kind: 'down', reason: `/health answered ${health.status}` }
+    if (declaredConnector !== null) return null
+    const remedy = 'pass --connector for engines that cannot describe themselves'
+    return { kind: 'down', reason: `it has no /kvferry/v1/peer; ${remedy}` }
+  }
+
+  async #readHealth(): Promise<EngineState> {
+    const { engine, declaredConnector } = this.#options
+    const { status } = await engine.client.getText('/health', this.#look)
+    if (status !== 200) return { kind: 'down', reason: `/health answered ${status}` }
+    this.#isDeclared = true
     const role = engine.leg === 'prefill' ? 'producer' : 'consumer'
     const engineId = engine.declared.engineId ?? engine.url
-    return { kind: 'up', peer: declaredPeer(declaredConnector, role, engineId) }
+    // Only a declared engine gets here.
+    return { kind: 'up', peer: declaredPeer(declaredConnector!, role, engineId) }
+  }
+
+  get #look(): { readonly deadlineMs: number; readonly signal: AbortSignal } {
+    return { deadlineMs: this.#options.pollMs, signal: this.#closing.signal }
   }
 
   #report(before: EngineState, after: EngineState): void {

@@ -146,6 +146,24 @@ describe('readiness', () => {
     })
   })
 
+  it('asks a declared engine once what it is, and again after it was gone', async () => {
+    const prefills = [await engine('producer', prefillAnswer, null)]
+    const decodes = [await engine('consumer', decodeAnswer, null)]
+    const { router, p } = await setup({ prefills, decodes, config: { ...fast, connector: 'pull' } })
+    const asked = (looks: string[]) => looks.filter((path) => path === '/kvferry/v1/peer').length
+    await eventually(() => p.looks.filter((path) => path === '/health').length > 5)
+    expect(asked(p.looks)).toBe(1)
+    await p.kill()
+    await eventually(async () => (await ready(router.url)).status === 503)
+    const revived = await startFakeEngine(peerOf('producer'), prefillAnswer, p.port)
+    try {
+      await eventually(async () => (await ready(router.url)).status === 200)
+      expect(asked(revived.looks)).toBeGreaterThan(0)
+    } finally {
+      await revived.kill()
+    }
+  })
+
   it('refuses a declared engine that calls itself something else', async () => {
     const prefills = [await engine('producer', prefillAnswer)]
     const config = { prefill: [{ url: prefills[0]!.url, engineId: 'elsewhere' }] }

@@ -13,7 +13,7 @@ const secondSignalAfterMs = 500
 export interface StopHost {
   on(signal: 'SIGINT' | 'SIGTERM', listener: () => void): unknown
   exit(code: number): void
-  readonly stdin: Pick<NodeJS.ReadableStream, 'on' | 'resume'>
+  readonly stdin: Pick<NodeJS.ReadableStream, 'on' | 'resume' | 'pause'>
   now(): number
 }
 
@@ -35,6 +35,8 @@ export function onStopRequest(
   const ask = (reason: StopReason): boolean => {
     if (firstAtMs !== null) return false
     firstAtMs = host.now()
+    // As long as it's read, a parent that holds it open would keep this process from ending.
+    if (options.stdinEnd === true) host.stdin.pause()
     listener(reason)
     return true
   }

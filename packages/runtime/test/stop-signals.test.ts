@@ -62,3 +62,10 @@ it('asks when standard input ends, if that was wanted; a signal after it ends at
   await new Promise((resolve) => other.stdin.once('end', resolve))
   expect(other.reasons).toEqual([])
 })
+
+it('reads standard input until it is asked to stop, and no longer', () => {
+  const { send, stdin } = setup(true)
+  expect(stdin.isPaused()).toBe(false)
+  send('SIGTERM')
+  expect(stdin.isPaused()).toBe(true)
+})

@@ -27,6 +27,8 @@ export interface FakeEngine {
   peer: Record<string, unknown> | null
   /** Looks (GET requests) that arrived. */
   readonly lookCount: number
+  /** Their paths, in order. */
+  readonly looks: string[]
   /** While on, looks get no answer. */
   stall(isOn: boolean): void
   /** Breaks every connection and stops listening. */
@@ -103,11 +105,11 @@ export async function startFakeEngine(
 ): Promise<FakeEngine> {
   const received: Received[] = []
   const waiting: ((request: Received) => void)[] = []
-  let looks = 0
+  const looks: string[] = []
   let isStalled = false
   const server = createServer((request, response) => {
     if (request.method === 'GET') {
-      looks++
+      looks.push(request.url ?? '')
       if (isStalled) return
       if (request.url === '/kvferry/v1/peer' && engine.peer !== null) {
         sendJson(response, 200, engine.peer)
@@ -148,8 +150,9 @@ export async function startFakeEngine(
     behaviour,
     peer,
     get lookCount() {
-      return looks
+      return looks.length
     },
+    looks,
     stall(isOn) {
       isStalled = isOn
     },
