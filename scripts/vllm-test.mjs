@@ -1,7 +1,10 @@
 #!/usr/bin/env node
 // `npm run test:vllm`: the pull connector inside real vLLM on this machine's CPU, against the single engine's
 // texts and with faults. Makes the environment the first time (2.8 GB on disk). Last line:
-// `N passed, N failed, N skipped`. `--no-setup`: the clone is set up already (`npm test` says so).
+// `N passed, N failed, N skipped`. `--no-setup`: the clone is set up already (`npm test` says so). Names of
+// scenarios (run.py) run these alone.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { run } from './process.mjs'
 import { root, runMain, setup } from './setup.mjs'
@@ -26,15 +29,27 @@ const settings = {
   KVFERRY_NODE: process.execPath,
 }
 
+/** In a temporary folder of its own: vLLM leaves files of its process group in it, also after a clean end. */
+async function runScenarios(python, model, names) {
+  const folder = mkdtempSync(join(tmpdir(), 'kvferry-vllm-'))
+  try {
+    return await run(python, [join(tests, 'run.py'), model, ...names], {
+      env: { ...settings, TMPDIR: folder },
+      tee: true,
+    })
+  } finally {
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  }
+}
+
 async function main() {
-  if (!process.argv.includes('--no-setup')) await setup()
+  const args = process.argv.slice(2)
+  const names = args.filter((arg) => !arg.startsWith('--'))
+  if (!args.includes('--no-setup')) await setup()
   try {
     const start = process.hrtime.bigint()
     const { python, model } = await vllmEnvironment(tests)
-    const { code, output } = await run(python, [join(tests, 'run.py'), model], {
-      env: settings,
-      tee: true,
-    })
+    const { code, output } = await runScenarios(python, model, names)
     const seconds = Number(process.hrtime.bigint() - start) / 1e9
     const summary = output.match(/^\d+ passed, \d+ failed, \d+ skipped$/gm)?.at(-1)
     process.stderr.write(`vllm: ${seconds.toFixed(0)} s\n`)

@@ -3,7 +3,9 @@
  * at once, nothing left of a parent that was killed, and nothing left in shared memory.
  */
 import { spawn } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { afterEach, expect, test } from 'vitest'
 import { complete, promptOf } from '../src/completions.ts'
@@ -92,6 +94,8 @@ test('a second signal ends an engine at once, also with requests open', async ()
 })
 
 test('SIGKILL of kvferry-bench leaves no engine and no router behind', async () => {
+  // Killed like this, it can't remove its own.
+  const folder = mkdtempSync(join(tmpdir(), 'kvferry-e2e-'))
   const bench = spawn(
     process.execPath,
     [
@@ -100,7 +104,7 @@ test('SIGKILL of kvferry-bench leaves no engine and no router behind', async () 
       '--preset=quick',
       '--connectors=pull',
     ],
-    { stdio: ['ignore', 'ignore', 'pipe'] },
+    { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, TMPDIR: folder } },
   )
   createInterface({ input: bench.stderr }).on('line', () => {})
   const engines = (): number[] => {
@@ -120,6 +124,7 @@ test('SIGKILL of kvferry-bench leaves no engine and no router behind', async () 
     await waitUntil('they are gone', () => !pids.some(isAlive), 20_000)
   } finally {
     bench.kill('SIGKILL')
+    rmSync(folder, { recursive: true, force: true })
   }
 })
 
