@@ -8,7 +8,6 @@ was asked to transfer and can't must not start.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
@@ -17,7 +16,6 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorMetadata,
     KVConnectorRole,
     KVConnectorTransferResults,
-    KVConnectorWorkerMetadata,
     SupportsHMA,
 )
 
@@ -27,7 +25,9 @@ from .kv_layout import block_tokens_of, describe_caches
 from .memfd_pool import MemfdPool
 from .scheduler_half import SchedulerHalf
 from .settings import read_settings, start_message
-from .step_metadata import HostFacts, HostNews, Step
+from .step_metadata import HostNews, Step
+from .vllm_messages import KVFerryHandshake, KVFerryMetadata, KVFerryWorkerNews
+from .vllm_stats import KVFerryPromMetrics, KVFerryStats
 from .worker_half import WorkerHalf
 
 if TYPE_CHECKING:
@@ -45,24 +45,6 @@ _ENDS = {
     "FINISHED_LENGTH_CAPPED": "length-capped",
     "FINISHED_ABORTED": "aborted",
 }
-
-
-@dataclass
-class KVFerryMetadata(KVConnectorMetadata):
-    step: Step
-
-
-@dataclass
-class KVFerryHandshake(KVConnectorHandshakeMetadata):
-    facts: HostFacts
-
-
-@dataclass
-class KVFerryWorkerNews(KVConnectorWorkerMetadata):
-    news: HostNews
-
-    def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
-        return other
 
 
 def _nothing() -> None:
@@ -110,6 +92,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
             start_host=lambda: HostProcess(default_command(), fds),
             start_message=start_message(self._settings, caches),
             supervision=self._settings.supervision,
+            block_size_bytes=sum(region["blockSizeBytes"] for region in caches["regions"]),
         )
         worker.start()
         self._worker = worker
@@ -264,6 +247,19 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
             return None
         news = self._worker.news_for(metadata.step)
         return None if news is None else KVFerryWorkerNews(news)
+
+    @hook(_nothing)
+    def get_kv_connector_stats(self) -> KVFerryStats | None:
+        added = None if self._worker is None else self._worker.take_stats()
+        return None if added is None else KVFerryStats(added)
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> KVFerryStats:
+        return KVFerryStats(data or {})
+
+    @classmethod
+    def build_prom_metrics(cls, *args: Any) -> KVFerryPromMetrics:
+        return KVFerryPromMetrics(*args)
 
     # Nothing happens layer by layer: loads are over before a request is scheduled, and nothing is saved.
 

@@ -117,6 +117,7 @@ class HostKeeper:
         """Results that arrived, and the loss of the host if it is lost; another one is starting then."""
         host, now = self._host, self._now()
         if host is None:
+            self._restart_when_due(now)
             return [], None
         # With nothing open, a look at the socket now and then is enough to hear of a host's death.
         is_quiet = not is_waiting and self._facts is not None
@@ -155,6 +156,7 @@ class HostKeeper:
     def close(self) -> None:
         """Idempotent. Ends and reaps the host."""
         host, self._host, self._facts = self._host, None, None
+        self._restarts.clear()
         if host is None:
             return
         status = host.close(limits.SHUTDOWN_TIMEOUT_S)
@@ -218,9 +220,10 @@ class HostKeeper:
         while self._restarts and now - self._restarts[0] > limits.RESTART_WINDOW_S:
             self._restarts.popleft()
         if len(self._restarts) >= self._supervision.restart_count_max:
+            due = f"for {self._restarts[0] + limits.RESTART_WINDOW_S - now:.0f} s" if self._restarts else "any more"
             logger.error(
-                "KVFerry's host process died %d times in %.0f s: no more transfers in this engine",
-                len(self._restarts) + 1, limits.RESTART_WINDOW_S,
+                "KVFerry's host process died %d times in %.0f s: no transfers in this engine %s",
+                len(self._restarts) + 1, limits.RESTART_WINDOW_S, due,
             )  # fmt: skip
             return
         self._restarts.append(now)
@@ -228,6 +231,11 @@ class HostKeeper:
             self._spawn()
         except OSError as error:
             logger.error("KVFerry's host process can't be started: %s", error)
+
+    def _restart_when_due(self, now: float) -> None:
+        """There were too many restarts, or the last one failed: tries again when the first is old enough."""
+        if self._restarts and now - self._restarts[0] > limits.RESTART_WINDOW_S:
+            self._restart()
 
     def _spawn(self) -> HostProcess:
         host = self._start_host()

@@ -2,8 +2,9 @@
 
 #: From spawn to the host's "ready": Node, NIXL, and the registration of the whole KV cache.
 START_TIMEOUT_S = 60.0
-#: A host that answers nothing for this long is stuck. Its JavaScript thread never waits for bytes.
-HOST_ANSWER_TIMEOUT_S = 10.0
+#: A host that answers nothing for this long is stuck. Its JavaScript thread never waits for bytes, but on a
+#: machine whose cores all spin for vLLM a healthy one was silent for 10 s.
+HOST_ANSWER_TIMEOUT_S = 30.0
 #: While something is open, the host is asked for a sign of life this often.
 PING_INTERVAL_S = 1.0
 #: Between two looks at the socket of a host of which nothing is expected.
@@ -14,7 +15,8 @@ LOAD_TIMEOUT_S = 120.0
 SHUTDOWN_TIMEOUT_S = 15.0
 #: For the kernel to end a killed host.
 KILL_TIMEOUT_S = 5.0
-#: Starts of a host after its deaths, within `RESTART_WINDOW_S`. Beyond it the engine goes on without transfers.
+#: Starts of a host after its deaths, within `RESTART_WINDOW_S`. Beyond it the engine goes on without transfers
+#: until the first of them is older than that.
 RESTART_COUNT_MAX = 3
 RESTART_WINDOW_S = 60.0
 #: One message, either way. The longest prompt's block ids, as text, twice.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Callable, Iterable, Sequence
 
 from .host_keeper import HostKeeper, Loss, Message, Supervision
 from .step_metadata import Event, HostFacts, HostNews, Step
+from .transfer_stats import TransferStats
 
 if TYPE_CHECKING:
     from .host_process import HostProcess
@@ -47,8 +48,10 @@ class WorkerHalf:
         start_host: Callable[[], HostProcess],
         start_message: Message,
         supervision: Supervision,
+        block_size_bytes: int = 0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`block_size_bytes`: of one block in all layers together."""
         self._keeper = HostKeeper(start_host, start_message, supervision, now)
         self._now = now
         self._begun_step_index = -1
@@ -57,6 +60,8 @@ class WorkerHalf:
         self._sends: dict[str, float | None] = {}
         self._output = Output()
         self._loads_failed_by_death = 0
+        self._block_size_bytes = block_size_bytes
+        self._stats = TransferStats()
 
     @property
     def facts(self) -> HostFacts | None:
@@ -120,6 +125,10 @@ class WorkerHalf:
         output, self._output = self._output, Output()
         return output
 
+    def take_stats(self) -> dict[str, int] | None:
+        """What was added to the totals since the last call; None: nothing."""
+        return self._stats.take()
+
     def close(self) -> None:
         """Idempotent. Ends and reaps the host."""
         self._keeper.close()
@@ -153,8 +162,8 @@ class WorkerHalf:
             request_id = event.get("id", "")
             if request_id in self._loads:
                 self._end_load(request_id, "the host process is gone")
-            if event["k"] == "finish" and self._sends.pop(request_id, 0) is None:
-                self._output.sent.add(request_id)
+            if event["k"] == "finish" and self._sends.get(request_id, 0) is None:
+                self._let_go(request_id)
 
     def _take_results(self, messages: Iterable[Message]) -> None:
         for message in messages:
@@ -164,14 +173,23 @@ class WorkerHalf:
             for request_id in message["sent"]:
                 # Only what this life of the host was told of: the others are let go by their deadline.
                 if self._sends.get(request_id, 0) is None:
-                    del self._sends[request_id]
-                    self._output.sent.add(request_id)
+                    self._let_go(request_id)
+
+    def _let_go(self, request_id: str) -> None:
+        del self._sends[request_id]
+        self._output.sent.add(request_id)
+        self._stats.add("sends")
 
     def _end_load(self, request_id: str, failure: str | None) -> None:
         load = self._loads.pop(request_id, None)
         if load is None:
             return
         self._output.received.add(request_id)
+        if failure is None:
+            self._stats.add("loads")
+            self._stats.add("loaded_bytes", len(load.block_ids) * self._block_size_bytes)
+        else:
+            self._stats.add("loads_failed")
         # Blocks of an aborted request may be another's as soon as vLLM hears of the end.
         if failure is None or load.is_aborted:
             return
@@ -179,20 +197,22 @@ class WorkerHalf:
         logger.warning("KV load of %s failed: %s", request_id, failure)
 
     def _on_loss(self, loss: Loss) -> None:
-        logger.error(
-            "KVFerry's host process is gone (%s): %d loads fail, %d requests keep their blocks for %.1f s",
-            loss.reason, len(self._loads), len(self._sends), loss.lease_ms / 1_000,
-        )  # fmt: skip
+        self._stats.add("host_deaths")
         self._loads_failed_by_death += len(self._loads)
-        for request_id in list(self._loads):
+        failed = list(self._loads)
+        for request_id in failed:
             self._end_load(request_id, "the host process died")
         # A reader that was granted a lease may be reading until it runs out, whoever granted it.
-        until = self._now() + loss.lease_ms / 1_000
-        for request_id, deadline in self._sends.items():
-            self._sends[request_id] = until if deadline is None else deadline
+        now = self._now()
+        until = now + loss.lease_ms / 1_000
+        self._sends = {r: until if deadline is None else deadline for r, deadline in self._sends.items()}
+        kept_s = max((deadline for deadline in self._sends.values() if deadline is not None), default=now) - now
+        logger.error(
+            "KVFerry's host process is gone (%s): %d loads fail, %d requests keep their blocks%s",
+            loss.reason, len(failed), len(self._sends), f" for {kept_s:.1f} s" if self._sends else "",
+        )  # fmt: skip
 
     def _release_overdue_sends(self) -> None:
         for request_id, deadline in list(self._sends.items()):
             if deadline is not None and self._now() >= deadline:
-                del self._sends[request_id]
-                self._output.sent.add(request_id)
+                self._let_go(request_id)

@@ -157,7 +157,6 @@ def _serve_engine(
     args: Params,
 ) -> None:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0" if in_process else "1"
-    os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "fork"
     from vllm import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 

@@ -1,6 +1,6 @@
 """Runs every scenario against real vLLM. Last line: `N passed, N failed, N skipped`.
 
-python run.py MODEL_DIR [equal] [processes] [faults]   (with this package's `python` folder on PYTHONPATH; see scripts/vllm-test.mjs)
+python run.py MODEL_DIR [equal] [processes] [servers] [faults]   (with this package's `python` folder on PYTHONPATH; see scripts/vllm-test.mjs)
 """
 
 from __future__ import annotations
@@ -19,13 +19,22 @@ os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 import scenarios_death as death  # noqa: E402
 import scenarios_equal  # noqa: E402
 import scenarios_processes  # noqa: E402
+import scenarios_servers  # noqa: E402
 from checks import Checks  # noqa: E402
 from engines import Engine, Params  # noqa: E402
 from router import Oracle  # noqa: E402
 
-StartEngine = Callable[..., Engine]
-
 LEASE_MS = 3_000
+
+
+class StartEngine:
+    """Starts engines of one model; their logs lie in one folder."""
+
+    def __init__(self, model: str, logs: Path) -> None:
+        self.model, self.logs = model, logs
+
+    def __call__(self, name: str, connector: Params | None, **args: object) -> Engine:
+        return Engine(name, self.model, self.logs, connector, **args)
 
 
 def import_vllm() -> None:
@@ -48,6 +57,11 @@ def equal_texts(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
 def two_processes(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
     scenarios_processes.two_processes(checks, start, oracle)
     scenarios_processes.refused_at_start(checks, start)
+
+
+def servers(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
+    with scenarios_servers.servers_starting(start.model, start.logs) as started:
+        scenarios_servers.smoke(checks, started, start.logs, oracle)
 
 
 def faults(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
@@ -85,6 +99,7 @@ def faults(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
 SCENARIOS: dict[str, Callable[[Checks, StartEngine, Oracle], None]] = {
     "equal": equal_texts,
     "processes": two_processes,
+    "servers": servers,
     "faults": faults,
 }
 
@@ -96,9 +111,7 @@ def main() -> int:
     logs = Path(tempfile.mkdtemp(prefix="kvferry-vllm-"))
     checks = Checks()
 
-    def start(name: str, connector: Params | None, **args: object) -> Engine:
-        return Engine(name, model, logs, connector, **args)
-
+    start = StartEngine(model, logs)
     try:
         alone = start("alone", None, block_size=32)
         try:

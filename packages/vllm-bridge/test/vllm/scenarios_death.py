@@ -14,6 +14,7 @@ from typing import Iterator
 
 from checks import Checks, equal
 from engines import Engine
+from processes import is_alive
 from router import OUTPUT_COUNT, Oracle, disaggregated, new_id, prefill, prompt_of
 
 LENGTH = 700
@@ -41,14 +42,6 @@ def _stopped(pid: int) -> Iterator[None]:
 def _is_idle(engine: Engine) -> None:
     """Nothing holds blocks any more: no request, no lease, no transfer."""
     engine.wait_until("blocks come back", lambda: engine.call("requests")["open"] == 0)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-        return True
-    except ProcessLookupError:
-        return False
 
 
 @contextmanager
@@ -110,7 +103,7 @@ def consumer_host_stopped(checks: Checks, producer: Engine, consumer: Engine, or
         with _open_read(producer, consumer, prompt) as request_id, _stopped(host):
             answer = consumer.wait(request_id)
         equal((answer.reason, answer.tokens), ("length", alone), "answer")
-        equal(_is_alive(host), False, "the stopped host lives")
+        equal(is_alive(host), False, "the stopped host lives")
         _restarted(consumer, host)
 
 
@@ -157,9 +150,9 @@ def nothing_is_left(checks: Checks, producer: Engine, consumer: Engine, files: s
             equal((described["hookFailures"], described["divergences"]), (0, 0), engine.name)
     with checks.check("an engine that ends takes its host with it", (producer,)):
         equal(producer.stop(), 0, "exit status of P")
-        equal(_is_alive(hosts[0]), False, "P's host lives")
+        equal(is_alive(hosts[0]), False, "P's host lives")
     with checks.check("so does an engine that is killed", (consumer,)):
         consumer.kill()
-        consumer.wait_until("the host ends", lambda: not _is_alive(hosts[1]))
+        consumer.wait_until("the host ends", lambda: not is_alive(hosts[1]))
     with checks.check("nothing is left in shared memory"):
         equal(set(os.listdir("/dev/shm")) - files, set(), "files")

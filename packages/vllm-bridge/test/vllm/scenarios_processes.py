@@ -5,13 +5,12 @@ And an engine that must not start.
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 from typing import Callable
 
 from checks import Checks, equal
 from engines import Engine
+from processes import hosts_under, is_alive
 from router import Oracle, disaggregated, prompt_of
 
 LENGTHS = (20, 321, 1400)
@@ -43,16 +42,16 @@ def two_processes(checks: Checks, start: Callable[..., Engine], oracle: Oracle) 
                     answer = disaggregated(producer, consumer, prompt)
                     equal(answer.tokens, oracle(prompt), "tokens")
         with checks.check("halves in two processes: its host ends with it", engines):
-            hosts = _hosts_under(apart.pid)
+            hosts = hosts_under(apart.pid)
             equal(len(hosts), 1, "hosts")
             done = other.call("describe")["loadsDone"]
             if done < 1:
                 raise AssertionError(f"the other engine loaded nothing: {done} loads of {len(LENGTHS)}")
             equal(apart.stop(), 0, "exit status")
             deadline = time.monotonic() + 10
-            while Path(f"/proc/{hosts[0]}").exists() and time.monotonic() < deadline:
+            while is_alive(hosts[0]) and time.monotonic() < deadline:
                 time.sleep(0.05)
-            equal(Path(f"/proc/{hosts[0]}").exists(), False, "the host lives")
+            equal(is_alive(hosts[0]), False, "the host lives")
     finally:
         for engine in engines:
             engine.stop()
@@ -73,22 +72,3 @@ def refused_at_start(checks: Checks, start: Callable[..., Engine]) -> None:
             raise AssertionError("it started")
         finally:
             engine.stop()
-
-
-def _hosts_under(pid: int) -> list[int]:
-    """Host processes among all descendants of a process."""
-    children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                stat = Path(f"/proc/{entry}/stat").read_text()
-            except OSError:
-                continue
-            children.setdefault(int(stat.rsplit(")", 1)[1].split()[1]), []).append(int(entry))
-    found, open_pids = [], [pid]
-    while open_pids:
-        for child in children.get(open_pids.pop(), []):
-            open_pids.append(child)
-            if b"kvferry-vllm-host" in Path(f"/proc/{child}/cmdline").read_bytes():
-                found.append(child)
-    return found

@@ -1,0 +1,96 @@
+"""The form that users run: two vLLM servers behind the router. One smoke test, with generous deadlines."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator
+
+from checks import Checks, equal
+from processes import hosts_under, is_alive
+from router import OUTPUT_COUNT, Oracle, prompt_of
+from scenarios_processes import PATIENT
+from servers import Router, Server, answer_of
+
+LENGTHS = (20, 150, 321, 1000, 1400)
+
+
+@contextmanager
+def servers_starting(model: str, logs: Path) -> Iterator[tuple[Server, Server]]:
+    """Both start while the body runs, and are gone after it, whatever happened."""
+    started: list[Server] = []
+    try:
+        for name, role in (("p0", "kv_producer"), ("d0", "kv_consumer")):
+            started.append(Server(name, model, logs, {**PATIENT, "kv_role": role}))
+        yield started[0], started[1]
+    finally:
+        for server in started:
+            server.kill()
+
+
+def smoke(checks: Checks, servers: tuple[Server, Server], logs: Path, oracle: Oracle) -> None:
+    prefill, decode = servers
+    files = set(os.listdir("/dev/shm"))
+    with checks.check("two servers start", servers):
+        for server in servers:
+            server.wait_healthy()
+    router = Router(logs, prefill, decode)
+    programs = (*servers, router)
+    try:
+        for length in LENGTHS:
+            with checks.check(f"two servers and the router: {length} tokens", programs):
+                prompt = prompt_of(length, seed=7)
+                equal(answer_of(router, prompt, OUTPUT_COUNT), oracle(prompt), "tokens")
+        with checks.check("two servers: KV was moved, and /metrics says so", programs):
+            ended = decode.counter("loads") + decode.counter("loads_failed")
+            equal(ended, len(LENGTHS), "loads that ended")
+            _expect_more(decode, "loads", 0)
+            _expect_more(decode, "loaded_bytes", 1_000_000)
+        with checks.check("two servers: a host that died while the engine was idle comes back", programs):
+            _host_comes_back(router, decode, oracle)
+        with checks.check("the router asks a server once whether it can describe itself", programs):
+            for server in servers:
+                asked = server.log.read_text(errors="replace").count("/kvferry/v1/peer")
+                equal(asked, 1, f"lines of {server.name}'s log")
+        with checks.check("two servers end in order, and nothing is left", programs):
+            _end(router, servers)
+            equal(set(os.listdir("/dev/shm")) - files, set(), "files in shared memory")
+    finally:
+        router.kill()
+
+
+def _expect_more(server: Server, counter: str, least: int) -> None:
+    count = server.counter(counter)
+    if count <= least:
+        raise AssertionError(f"{counter} of {server.name} is {count}, not more than {least}")
+
+
+def _host_comes_back(router: Router, decode: Server, oracle: Oracle) -> None:
+    [host] = hosts_under(decode.pid)
+    os.kill(host, 9)
+    loads = decode.counter("loads")
+    deadline = time.monotonic() + 60
+    seed = 8
+    while decode.counter("loads") == loads:
+        if time.monotonic() > deadline:
+            raise TimeoutError("no load has ended since the host died")
+        prompt = prompt_of(200, seed)
+        equal(answer_of(router, prompt, OUTPUT_COUNT), oracle(prompt), f"tokens of prompt {seed}")
+        seed += 1
+    equal(decode.counter("host_deaths"), 1, "deaths")
+
+
+def _end(router: Router, servers: tuple[Server, Server]) -> None:
+    hosts = [pid for server in servers for pid in hosts_under(server.pid)]
+    equal(len(hosts), 2, "hosts")
+    equal(router.stop(), 0, "exit status of the router")
+    for server in servers:
+        status = server.stop()
+        if status is None:
+            raise AssertionError(f"{server.name} did not end")
+    deadline = time.monotonic() + 20
+    while any(map(is_alive, hosts)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    equal([pid for pid in hosts if is_alive(pid)], [], "hosts that live")
