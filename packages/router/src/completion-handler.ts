@@ -11,7 +11,7 @@ import {
   type CompletionPath,
   type CompletionRequest,
 } from './completion-request.ts'
-import type { DispatchStrategy, RoutedAnswer } from './dispatch.ts'
+import type { Dispatcher, RoutedAnswer } from './dispatch.ts'
 import { errorEvent } from './event-cutter.ts'
 import type { Fleet } from './fleet.ts'
 import { routerLimits, type Deadlines } from './limits.ts'
@@ -23,7 +23,7 @@ import type { RouterMetrics } from './router-metrics.ts'
 
 export interface HandlerOptions {
   readonly fleet: Fleet
-  readonly strategy: DispatchStrategy
+  readonly dispatcher: Dispatcher
   readonly deadlines: Deadlines
   readonly clock: Clock
   readonly random: Random
@@ -54,7 +54,7 @@ export class CompletionHandler {
     reply.hijack()
     const answer = new ClientAnswer(reply.raw, scope, {
       stallMs: deadlines.clientStallMs,
-      onEnd: () => this.#forget(scope),
+      onEnd: () => void scope.settled().then(() => this.#forget(scope)),
     })
     let outcome: Outcome
     try {
@@ -107,11 +107,11 @@ export class CompletionHandler {
     answer: ClientAnswer,
   ): Promise<Outcome> {
     const wantsTimings = http.headers['x-kvferry-timings'] === '1'
-    const { fleet, deadlines, logger, metrics, strategy } = this.#options
+    const { fleet, deadlines, random, logger, metrics, dispatcher } = this.#options
     const headers = legHeaders(scope.requestId, http.headers.authorization, wantsTimings)
-    const shared = { fleet, deadlines, logger, metrics, releases: this.#releases }
+    const shared = { fleet, deadlines, random, logger, metrics, releases: this.#releases }
     const context = { ...shared, scope, request, headers }
-    const routed = await strategy.dispatch(context)
+    const routed = await dispatcher.dispatch(context)
     const answerHeaders = {
       'content-type': routed.contentType,
       'x-request-id': scope.requestId,

@@ -74,13 +74,20 @@ export function parseCompletionRequest(path: CompletionPath, input: unknown): Co
   }
 }
 
-/** P computes the prompt and one token (vLLM has no "zero tokens"), whatever the client asked for. */
-export function prefillBody(request: CompletionRequest): string {
+/**
+ * P computes the prompt and one token (vLLM has no "zero tokens"), whatever the client asked for. With a
+ * transfer id P's blocks go to the decode engine that registers under it.
+ */
+export function prefillBody(request: CompletionRequest, transferId: string | null = null): string {
   const body: Record<string, unknown> = {
     ...request.body,
     stream: false,
     max_tokens: 1,
-    kv_transfer_params: { do_remote_decode: true, do_remote_prefill: false },
+    kv_transfer_params: {
+      do_remote_decode: true,
+      do_remote_prefill: false,
+      ...(transferId === null ? {} : { transfer_id: transferId }),
+    },
   }
   delete body['stream_options']
   delete body['min_tokens']
@@ -88,11 +95,9 @@ export function prefillBody(request: CompletionRequest): string {
   return stringify(body)
 }
 
-/** The client's own request, with P's handoff; without one D computes the prompt itself. */
-export function decodeBody(request: CompletionRequest, handoff: KvTransferParams | null): string {
-  return stringify(
-    handoff === null ? request.body : { ...request.body, kv_transfer_params: handoff },
-  )
+/** The client's own request, and where P's KV is to be had; without that D computes the prompt itself. */
+export function decodeBody(request: CompletionRequest, params: KvTransferParams | null): string {
+  return stringify(params === null ? request.body : { ...request.body, kv_transfer_params: params })
 }
 
 /** JSON.parse is iterative, JSON.stringify is not: a body nested half a million deep overflows the stack. */

@@ -1,18 +1,20 @@
 /**
- * The decode leg: D gets the client's own request with P's handoff. A stream is handed on as whole
- * events after its first byte has come, so that a D that fails before it still gives a clean error; any
- * other answer is read into memory. Called by dispatch strategies; never repeats what D may have seen.
+ * The decode leg: D gets the client's own request with what it needs to find P's KV. A stream is handed on
+ * as whole events after its first byte has come, so that a D that fails before it still gives a clean error;
+ * any other answer is read into memory. Either loses what D says about its own KV: that is no client's
+ * business. Called by dispatch strategies; never repeats what D may have seen.
  */
 import type { KvTransferParams } from '@kvferry/connector-api'
 import { decodeBody } from './completion-request.ts'
 import type { DispatchContext } from './dispatch.ts'
 import type { Engine } from './engine.ts'
 import { readText, retryAfterOf, type EngineAnswer } from './engine-client.ts'
-import { legError, sendToLeg } from './engine-leg.ts'
-import type { EnginePeer } from './engine-peer.ts'
+import { legError, type SendCall } from './engine-leg.ts'
 import { EventCutter } from './event-cutter.ts'
 import { routerLimits } from './limits.ts'
+import { answerWithoutParams, eventsWithoutParams } from './private-params.ts'
 import { RouterError } from './router-error.ts'
+import { decodeTokens } from './token-estimate.ts'
 import { upstreamStatusError } from './upstream-error.ts'
 
 export type DecodeResult =
@@ -26,45 +28,45 @@ export type DecodeResult =
   | {
       readonly kind: 'stream'
       readonly contentType: string
-      /** Whole events, as D sent them. Throws RouterError when the stream cannot go on. */
+      /** Whole events, as D sent them but for `kv_transfer_params`. Throws RouterError when the stream cannot go on. */
       readonly chunks: AsyncIterable<Buffer>
       /** For the error event: whether the last chunk ended inside an event. */
       readonly isInsideEvent: () => boolean
     }
 
-/** @throws RouterError: unreachable, lost or late before the first byte, 5xx. */
+/** How long D may take to its first byte, or without a stream to the end of its answer. */
+export const decodeDeadlineMs = ({ deadlines, request }: DispatchContext): number =>
+  request.isStream ? deadlines.decodeFirstByteMs : deadlines.totalMs
+
+/**
+ * Without a deadline up to the first byte: when it begins depends on the strategy.
+ * @throws RouterError: unreachable, lost before the first byte, 5xx.
+ */
 export async function askDecode(
   context: DispatchContext,
-  prefill: EnginePeer,
-  handoff: KvTransferParams | null,
+  params: KvTransferParams | null,
+  send: SendCall,
 ): Promise<DecodeResult> {
-  const { deadlines, request, scope } = context
-  const body = decodeBody(request, handoff)
-  const firstByteMs = request.isStream ? deadlines.decodeFirstByteMs : deadlines.totalMs
-  return scope.within('decode engine', firstByteMs, async () => {
-    const { engine, answer } = await sendToLeg(
-      context,
-      'decode',
-      (excluded) => context.fleet.chooseDecode(prefill, excluded),
-      body,
-    )
-    const contentType = String(answer.headers['content-type'] ?? 'application/json')
-    try {
-      if (answer.statusCode === 200 && contentType.startsWith('text/event-stream')) {
-        return await openStream(context, engine, answer, contentType)
-      }
-      const text = await readText(answer, routerLimits.bufferedAnswerSizeBytesMax, 'decode')
-      const status = answer.statusCode
-      if (status < 200 || (status > 299 && status < 400) || status > 499) {
-        // It has answered: what it had of the handoff it has given up.
-        scope.reached.delete('decode')
-        throw upstreamStatusError('decode', engine.url, status, text)
-      }
-      return { kind: 'whole', status, contentType, text, retryAfter: retryAfterOf(answer) }
-    } catch (error) {
-      throw legError(context, 'decode', engine.url, error)
+  const { request, scope } = context
+  const body = decodeBody(request, params)
+  const { engine, answer } = await send({ leg: 'decode', body, tokens: decodeTokens(request) })
+  const contentType = String(answer.headers['content-type'] ?? 'application/json')
+  try {
+    if (answer.statusCode === 200 && contentType.startsWith('text/event-stream')) {
+      return await openStream(context, engine, answer, contentType)
     }
-  })
+    const sizeBytesMax = routerLimits.bufferedAnswerSizeBytesMax
+    const text = answerWithoutParams(await readText(answer, sizeBytesMax, 'decode'))
+    const status = answer.statusCode
+    if (status < 200 || (status > 299 && status < 400) || status > 499) {
+      // It has answered: what it had of the handoff it has given up.
+      scope.reached.delete('decode')
+      throw upstreamStatusError('decode', engine.url, status, text)
+    }
+    return { kind: 'whole', status, contentType, text, retryAfter: retryAfterOf(answer) }
+  } catch (error) {
+    throw legError(context, 'decode', engine.url, error)
+  }
 }
 
 async function openStream(
@@ -99,13 +101,13 @@ async function* relay(
     while (next.done !== true) {
       engine.showedLife(scope.clock.now())
       const whole = cutter.push(next.value)
-      if (whole.length > 0) yield whole
+      if (whole.length > 0) yield eventsWithoutParams(whole)
       next = await scope.within('decode engine’s stream', deadlines.chunkIdleMs, () =>
         chunks.next(),
       )
     }
     const rest = cutter.takeRest()
-    if (rest.length > 0) yield rest
+    if (rest.length > 0) yield eventsWithoutParams(rest)
     if (!cutter.hasEnded) throw brokenOff(url)
   } catch (error) {
     // A connection that breaks after `[DONE]` has lost nothing.

@@ -1,12 +1,15 @@
 /**
  * The seam between the HTTP layer and the order in which engines are asked. A strategy takes one valid
  * request and comes back with what the client gets; whatever goes wrong is a thrown RouterError.
- * `sequential` (D after P has answered) is in sequential-dispatch.ts; a connector whose engines meet by
- * themselves needs both asked at once, which is another strategy over the same legs.
+ * `sequential` (D after P has answered) is in sequential-dispatch.ts, `concurrent` (both at once, for
+ * connectors whose engines meet by themselves) in concurrent-dispatch.ts; which of them serves a request
+ * is what the prefill engine announces.
  */
-import type { Logger } from '@kvferry/connector-api'
+import { assert, type Logger, type Random } from '@kvferry/connector-api'
 import type { CompletionRequest } from './completion-request.ts'
 import type { DecodeResult } from './decode-leg.ts'
+import type { EnginePeer } from './engine-peer.ts'
+import type { Engine } from './engine.ts'
 import type { Fleet } from './fleet.ts'
 import type { Deadlines } from './limits.ts'
 import type { HandoffReleases } from './release-handoff.ts'
@@ -20,6 +23,7 @@ export interface DispatchContext {
   readonly headers: Readonly<Record<string, string>>
   readonly fleet: Fleet
   readonly deadlines: Deadlines
+  readonly random: Random
   readonly logger: Logger
   readonly metrics: RouterMetrics
   readonly releases: HandoffReleases
@@ -39,8 +43,41 @@ export type RoutedAnswer = DecodeResult & {
 
 export interface DispatchStrategy {
   readonly name: string
-  /** What engines must announce to be served this way; others are refused by `/ready`. */
+  /** What engines must announce to be served this way. */
   readonly transferModes: ReadonlySet<string>
-  /** @throws RouterError. The scope's abort reason, once it is aborted. */
+  /** What this prefill engine lacks to be served this way, with the remedy; null: nothing. */
+  obstacle(prefill: EnginePeer): string | null
+  /**
+   * Begins with this prefill engine.
+   * @throws RouterError. The scope's abort reason, once it is aborted.
+   */
+  dispatch(context: DispatchContext, prefill: Engine): Promise<RoutedAnswer>
+}
+
+export interface Dispatcher {
+  /** Why no request may go to this prefill engine, for `/ready`; null: one may. */
+  obstacle(prefill: EnginePeer): string | null
+  /** @throws RouterError, also when no engine can take the request. */
   dispatch(context: DispatchContext): Promise<RoutedAnswer>
+}
+
+/** Each request goes the way of the prefill engine whose turn it is. */
+export function createDispatcher(strategies: readonly DispatchStrategy[]): Dispatcher {
+  const strategyFor = (mode: string | null) =>
+    strategies.find(({ transferModes }) => mode !== null && transferModes.has(mode))
+  return {
+    obstacle(prefill) {
+      const { transferMode } = prefill
+      if (transferMode === null) return 'runs without a connector'
+      const strategy = strategyFor(transferMode)
+      if (strategy !== undefined) return strategy.obstacle(prefill)
+      return `no dispatch for transferMode "${transferMode}" in this router`
+    },
+    async dispatch(context) {
+      const prefill = context.fleet.choosePrefill(new Set())
+      const strategy = strategyFor(prefill.peer?.transferMode ?? null)
+      assert(strategy !== undefined, 'a prefill engine without a dispatch strategy was chosen')
+      return strategy.dispatch(context, prefill)
+    },
+  }
 }

@@ -1,15 +1,25 @@
 /**
- * What both legs share: choose an engine, send, and when it could not be reached at all, or says that it
- * takes nothing now (so nothing has happened yet), ask one other. Failures are counted here, once. Called
- * by the legs only.
+ * What both legs share: send to a chosen engine, and where each leg may go its own way, ask one other when
+ * that engine could not be reached at all, or says that it takes nothing now (so nothing has happened
+ * yet). Failures are counted here, once. Called by the legs and by dispatch strategies.
  */
 import { assert } from '@kvferry/connector-api'
 import type { DispatchContext } from './dispatch.ts'
 import type { EngineAnswer } from './engine-client.ts'
 import type { EnginePeer } from './engine-peer.ts'
 import type { Engine } from './engine.ts'
-import type { RouterError, Leg } from './router-error.ts'
-import { isConnectFailure, upstreamError } from './upstream-error.ts'
+import { RouterError, type Leg } from './router-error.ts'
+import { isBusyStatus, isConnectFailure, upstreamError } from './upstream-error.ts'
+
+export interface LegCall {
+  readonly leg: Leg
+  readonly body: string
+  /** The engine's work, as estimated. */
+  readonly tokens: number
+}
+
+/** How a leg's call reaches an engine: the dispatch strategy's choice. */
+export type SendCall = (call: LegCall) => Promise<LegAnswer>
 
 export interface LegAnswer {
   readonly engine: Engine
@@ -21,47 +31,31 @@ export interface LegAnswer {
 /** @throws RouterError: the scope's reason, no engine, not reachable (503), connection lost (502). */
 export async function sendToLeg(
   context: DispatchContext,
-  leg: Leg,
   choose: (excluded: ReadonlySet<Engine>) => Engine,
-  body: string,
+  call: LegCall,
 ): Promise<LegAnswer> {
   const first = choose(new Set())
   let taken: LegAnswer
   try {
-    taken = await sendOnce(context, leg, first, body)
+    taken = await sendTo(context, first, call)
   } catch (error) {
-    const failure = legError(context, leg, first.url, error)
-    if (!failure.isBeforeSend) throw failure
-    first.suspect(failure.message)
-    const second = chooseAnother(choose, first)
-    if (second === null) throw failure
-    return sendAgain(context, leg, second, body)
+    const second = isBeforeSend(error) ? chooseAnother(choose, first) : null
+    if (second === null) throw error
+    return sendAgain(context, second, call)
   }
-  const other = isBusy(taken.answer) ? chooseAnother(choose, first) : null
+  const other = isBusyStatus(taken.answer.statusCode) ? chooseAnother(choose, first) : null
   if (other === null) return taken
   await taken.answer.body.dump().catch(() => {})
-  return sendAgain(context, leg, other, body)
+  return sendAgain(context, other, call)
 }
 
 /** Its answer counts, whatever it is: two engines are enough for one request. */
-async function sendAgain(
-  context: DispatchContext,
-  leg: Leg,
-  engine: Engine,
-  body: string,
-): Promise<LegAnswer> {
-  context.metrics.retry(leg)
-  try {
-    return await sendOnce(context, leg, engine, body)
-  } catch (error) {
-    const failure = legError(context, leg, engine.url, error)
-    if (failure.isBeforeSend) engine.suspect(failure.message)
-    throw failure
-  }
+function sendAgain(context: DispatchContext, engine: Engine, call: LegCall): Promise<LegAnswer> {
+  context.metrics.retry(call.leg)
+  return sendTo(context, engine, call)
 }
 
-/** "Not now", said before anything was done. */
-const isBusy = ({ statusCode }: EngineAnswer): boolean => statusCode === 429 || statusCode === 503
+const isBeforeSend = (error: unknown): boolean => error instanceof RouterError && error.isBeforeSend
 
 function chooseAnother(
   choose: (excluded: ReadonlySet<Engine>) => Engine,
@@ -74,16 +68,34 @@ function chooseAnother(
   }
 }
 
+/**
+ * Sends to this engine and no other; one that cannot be reached is out of rotation at once.
+ * @throws RouterError: the scope's reason, not reachable (503), connection lost (502).
+ */
+export async function sendTo(
+  context: DispatchContext,
+  engine: Engine,
+  call: LegCall,
+): Promise<LegAnswer> {
+  try {
+    return await sendOnce(context, engine, call)
+  } catch (error) {
+    const failure = legError(context, call.leg, engine.url, error)
+    if (failure.isBeforeSend) engine.suspect(failure.message)
+    throw failure
+  }
+}
+
 async function sendOnce(
   { scope, request, headers }: DispatchContext,
-  leg: Leg,
   engine: Engine,
-  body: string,
+  { leg, body, tokens }: LegCall,
 ): Promise<LegAnswer> {
   scope.throwIfAborted()
   const { peer } = engine
   assert(peer !== null, 'an engine that is not up was chosen')
   scope.reached.add(leg)
+  const isOver = engine.takeOn(tokens)
   try {
     const call = {
       method: 'POST',
@@ -94,8 +106,11 @@ async function sendOnce(
     } as const
     const answer = await engine.client.send(call)
     engine.showedLife(scope.clock.now())
+    // Its last byte was read, or its connection is gone.
+    answer.body.once('close', isOver)
     return { engine, peer, answer }
   } catch (error) {
+    isOver()
     if (isConnectFailure(error)) scope.reached.delete(leg)
     throw error
   }
@@ -109,7 +124,8 @@ export function legError(
   error: unknown,
 ): RouterError {
   const failure = scope.signal.aborted ? scope.reason : upstreamError(leg, url, error)
-  const isOurs = failure.outcome === 'client-gone' || failure.outcome === 'draining'
+  const isOurs =
+    failure.isConsequence || failure.outcome === 'client-gone' || failure.outcome === 'draining'
   if (!isOurs) {
     metrics.upstreamError(leg, failure.code)
     const fields = { requestId: scope.requestId, leg, url, code: failure.code }

@@ -1,9 +1,9 @@
 /**
- * What an engine says about itself at `GET /kvferry/v1/peer`, and whether a prefill and a decode engine
- * can work together. Pure. The engines check the same and more in their handshake; the router checks so
- * that a wrong pair is refused before the first request, with both values named.
+ * What an engine says about itself at `GET /kvferry/v1/peer`, together with what the operator says about
+ * it. Pure. Who can work with whom is in engine-match.ts.
  */
 import { z } from 'zod'
+import type { DeclaredPrefill } from './handoff.ts'
 
 const id = z.string().min(1).max(256)
 const peerSchema = z.looseObject({
@@ -18,76 +18,74 @@ const peerSchema = z.looseObject({
   wireVersion: z.number().int().nonnegative(),
   /** An engine that ends or is broken still describes itself, so that it isn't sent anything. */
   state: z.enum(['serving', 'ending', 'failed']).default('serving'),
-  /** Capability of the connector; absent = both sides need the same block size. */
+  /** Where decode engines reach it. */
+  sideChannel: z
+    .object({ host: id, port: z.int().min(1).max(65_535) })
+    .nullable()
+    .default(null),
+  tpSize: z.int().positive().nullable().default(null),
+  ppSize: z.int().positive().nullable().default(null),
+  /** Capabilities of the connector; absent = both sides need the same block size, and the same TP size. */
   supportsDifferentBlockSizes: z.boolean().default(false),
+  tensorParallel: z.enum(['single', 'equal', 'mapped']).default('equal'),
 })
 
-/** Fields are null where a declared engine (without the endpoint) leaves them unknown. */
+/** Fields are null where neither the engine nor the operator says anything. */
 export interface EnginePeer {
   readonly connector: string | null
   readonly transferMode: string | null
-  readonly engineId: string
+  readonly engineId: string | null
   readonly incarnation: string | null
   readonly role: 'producer' | 'consumer' | 'both'
   readonly blockTokens: number | null
   readonly model: string | null
   readonly wireVersion: number | null
   readonly state: 'serving' | 'ending' | 'failed'
+  readonly sideChannel: { readonly host: string; readonly port: number } | null
+  readonly tpSize: number | null
+  readonly ppSize: number | null
   readonly supportsDifferentBlockSizes: boolean
+  readonly tensorParallel: 'single' | 'equal' | 'mapped'
 }
 
-/** null when the description is malformed. */
-export function parseEnginePeer(input: unknown): EnginePeer | null {
+/**
+ * The engine's own word; but the operator knows better where it can be reached (an engine often announces
+ * its own loopback address), and knows what it does not say. Null when the description is malformed.
+ */
+export function parseEnginePeer(
+  input: unknown,
+  { sideChannel, tpSize }: DeclaredPrefill = {},
+): EnginePeer | null {
   const parsed = peerSchema.safeParse(input)
-  return parsed.success ? parsed.data : null
+  if (!parsed.success) return null
+  const { data } = parsed
+  return {
+    ...data,
+    sideChannel: sideChannel ?? data.sideChannel,
+    tpSize: data.tpSize ?? tpSize ?? null,
+  }
 }
 
 /** An engine without the endpoint: only what the operator said. */
 export function declaredPeer(
   connector: string,
   role: 'producer' | 'consumer',
-  engineId: string,
+  { engineId, sideChannel, tpSize }: DeclaredPrefill,
 ): EnginePeer {
   return {
     connector,
     transferMode: connector,
-    engineId,
+    engineId: engineId ?? null,
     incarnation: null,
     role,
     blockTokens: null,
     model: null,
     wireVersion: null,
     state: 'serving',
+    sideChannel: sideChannel ?? null,
+    tpSize: tpSize ?? null,
+    ppSize: null,
     supportsDifferentBlockSizes: false,
+    tensorParallel: 'equal',
   }
-}
-
-export interface Mismatch {
-  readonly field: string
-  readonly prefill: string
-  readonly decode: string
-}
-
-const differ = (left: unknown, right: unknown) => left !== null && right !== null && left !== right
-
-/** The first reason why these two cannot work together, or null. */
-export function findMismatch(prefill: EnginePeer, decode: EnginePeer): Mismatch | null {
-  const wrongRole = prefill.role === 'consumer' || decode.role === 'producer'
-  if (wrongRole) return { field: 'role', prefill: prefill.role, decode: decode.role }
-  const haveOneBlockSize = !(
-    prefill.supportsDifferentBlockSizes && decode.supportsDifferentBlockSizes
-  )
-  const fields = [
-    'connector',
-    'transferMode',
-    'wireVersion',
-    'model',
-    ...(haveOneBlockSize ? (['blockTokens'] as const) : []),
-  ] as const
-  for (const field of fields) {
-    if (differ(prefill[field], decode[field])) {
-      return { field, prefill: String(prefill[field]), decode: String(decode[field]) }
-    }
-  }
-  return null
 }

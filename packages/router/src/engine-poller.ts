@@ -6,6 +6,7 @@
 import type { Clock, Logger, Timer } from '@kvferry/connector-api'
 import { declaredPeer, parseEnginePeer, type EnginePeer } from './engine-peer.ts'
 import type { Engine, EngineState } from './engine.ts'
+import type { DeclaredPrefill } from './handoff.ts'
 import { routerLimits, type PollIntervals } from './limits.ts'
 import { RouterError } from './router-error.ts'
 
@@ -107,7 +108,7 @@ export class EnginePoller {
     const { engine, declaredConnector } = this.#options
     const { status, text } = await engine.client.getText('/kvferry/v1/peer', this.#look)
     if (status === 200) {
-      const peer = parseJsonPeer(text)
+      const peer = parseJsonPeer(text, engine.declared)
       if (peer?.state === 'serving') return { kind: 'up', peer }
       if (peer !== null) return { kind: 'down', reason: `it says that it is ${peer.state}` }
       return { kind: 'down', reason: 'its /kvferry/v1/peer answer is malformed' }
@@ -124,9 +125,8 @@ export class EnginePoller {
     if (status !== 200) return { kind: 'down', reason: `/health answered ${status}` }
     this.#isDeclared = true
     const role = engine.leg === 'prefill' ? 'producer' : 'consumer'
-    const engineId = engine.declared.engineId ?? engine.url
     // Only a declared engine gets here.
-    return { kind: 'up', peer: declaredPeer(declaredConnector!, role, engineId) }
+    return { kind: 'up', peer: declaredPeer(declaredConnector!, role, engine.declared) }
   }
 
   get #look(): { readonly deadlineMs: number; readonly signal: AbortSignal } {
@@ -146,9 +146,9 @@ export class EnginePoller {
   }
 }
 
-function parseJsonPeer(text: string): EnginePeer | null {
+function parseJsonPeer(text: string, declared: DeclaredPrefill): EnginePeer | null {
   try {
-    return parseEnginePeer(JSON.parse(text))
+    return parseEnginePeer(JSON.parse(text), declared)
   } catch {
     return null
   }

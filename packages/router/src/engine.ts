@@ -21,6 +21,7 @@ export class Engine {
   #state: EngineState = { kind: 'unknown' }
   #onSuspect: () => void = () => {}
   #lastSignAt = -Infinity
+  #outstandingTokens = 0
 
   constructor(options: {
     readonly leg: Leg
@@ -57,6 +58,21 @@ export class Engine {
 
   showedLife(now: number): void {
     this.#lastSignAt = now
+  }
+
+  /** Of requests that were sent to it and have not ended, as estimated. */
+  get outstandingTokens(): number {
+    return this.#outstandingTokens
+  }
+
+  /** Counts a request's tokens until the returned function is called; more calls change nothing. */
+  takeOn(tokens: number): () => void {
+    this.#outstandingTokens += tokens
+    let isOver = false
+    return () => {
+      if (!isOver) this.#outstandingTokens -= tokens
+      isOver = true
+    }
   }
 
   /** A call could not connect: out of rotation until the poller has seen it again, which starts now. */

@@ -2,9 +2,10 @@
  * All engines of the router: which pairs can serve a request now, and which engine is next. Reads the
  * engines' states; called per request and by `/ready`. Never talks to the network.
  */
-import { findMismatch, type EnginePeer } from './engine-peer.ts'
+import { findMismatch } from './engine-match.ts'
+import type { EnginePeer } from './engine-peer.ts'
 import type { Engine } from './engine.ts'
-import { createRoundRobin, type SelectionPolicy } from './policy.ts'
+import type { SelectionPolicy } from './policy.ts'
 import { RouterError } from './router-error.ts'
 
 export interface Readiness {
@@ -19,39 +20,43 @@ const problemCountMax = 16
 export interface FleetOptions {
   readonly prefills: readonly Engine[]
   readonly decodes: readonly Engine[]
-  /** Whether the router has a dispatch strategy for this transfer mode. */
-  readonly supports: (transferMode: string) => boolean
+  /** Why the router can dispatch nothing to this prefill engine, with the remedy; null: it can. */
+  readonly obstacle: (prefill: EnginePeer) => string | null
   /** A policy per leg: they keep counters. */
-  readonly createPolicy?: (() => SelectionPolicy) | undefined
+  readonly createPolicy: () => SelectionPolicy
 }
 
 export class Fleet {
   readonly prefills: readonly Engine[]
   readonly decodes: readonly Engine[]
-  readonly #supports: (transferMode: string) => boolean
+  readonly #obstacle: (prefill: EnginePeer) => string | null
   readonly #prefillPolicy: SelectionPolicy
   readonly #decodePolicy: SelectionPolicy
 
   constructor(options: FleetOptions) {
-    const createPolicy = options.createPolicy ?? createRoundRobin
     this.prefills = options.prefills
     this.decodes = options.decodes
-    this.#supports = options.supports
-    this.#prefillPolicy = createPolicy()
-    this.#decodePolicy = createPolicy()
+    this.#obstacle = options.obstacle
+    this.#prefillPolicy = options.createPolicy()
+    this.#decodePolicy = options.createPolicy()
   }
 
   get engines(): readonly Engine[] {
     return [...this.prefills, ...this.decodes]
   }
 
-  /** The next P that is up and has a matching D. @throws RouterError 503 ERR_KV_PEER_UNAVAILABLE. */
-  choosePrefill(excluded: ReadonlySet<Engine>): Engine {
+  /**
+   * The next P that is up and has a matching D; with `modes` one of these transfer modes.
+   * @throws RouterError 503 ERR_KV_PEER_UNAVAILABLE.
+   */
+  choosePrefill(excluded: ReadonlySet<Engine>, modes: ReadonlySet<string> | null = null): Engine {
     const doubted = this.#doubted()
+    const isServed = ({ peer }: Engine) => modes === null || modes.has(peer?.transferMode ?? 'none')
     const candidates = this.prefills.filter(
       (engine) =>
         !excluded.has(engine) &&
         !doubted.has(engine) &&
+        isServed(engine) &&
         this.#matchingDecodes(engine.peer, doubted).length > 0,
     )
     if (candidates.length === 0) throw this.#unavailable('prefill')
@@ -75,12 +80,7 @@ export class Fleet {
         ? []
         : [`${leg} ${url}: ${state.kind === 'down' ? state.reason : 'not asked yet'}`],
     )
-    const problems = [
-      ...down,
-      ...this.#sharedNames(),
-      ...this.#unsupported(),
-      ...this.#mismatches(),
-    ]
+    const problems = [...down, ...this.#sharedNames(), ...this.#obstacles(), ...this.#mismatches()]
     return { isReady, problems: problems.slice(0, problemCountMax) }
   }
 
@@ -88,7 +88,7 @@ export class Fleet {
     prefill: EnginePeer | null,
     doubted: ReadonlySet<Engine> = this.#doubted(),
   ): Engine[] {
-    if (prefill === null || !this.#isServed(prefill)) return []
+    if (prefill === null || this.#obstacle(prefill) !== null) return []
     return this.decodes.filter(
       (engine) =>
         engine.peer !== null && !doubted.has(engine) && findMismatch(prefill, engine.peer) === null,
@@ -99,8 +99,8 @@ export class Fleet {
   #namesakes(): (readonly [name: string, engines: Engine[]])[] {
     const byName = new Map<string, Engine[]>()
     for (const engine of this.engines) {
-      if (engine.peer === null) continue
-      const { engineId } = engine.peer
+      const engineId = engine.peer?.engineId ?? null
+      if (engineId === null) continue
       byName.set(engineId, [...(byName.get(engineId) ?? []), engine])
     }
     return [...byName].filter(([, engines]) => engines.length > 1)
@@ -118,16 +118,10 @@ export class Fleet {
     })
   }
 
-  #isServed({ transferMode }: EnginePeer): boolean {
-    return transferMode !== null && this.#supports(transferMode)
-  }
-
-  #unsupported(): string[] {
+  #obstacles(): string[] {
     return this.prefills.flatMap(({ url, peer }) => {
-      if (peer === null || this.#isServed(peer)) return []
-      return peer.transferMode === null
-        ? [`prefill ${url} runs without a connector`]
-        : [`prefill ${url}: no dispatch for transferMode "${peer.transferMode}" in this router`]
+      const obstacle = peer === null ? null : this.#obstacle(peer)
+      return obstacle === null ? [] : [`prefill ${url}: ${obstacle}`]
     })
   }
 

@@ -12,7 +12,7 @@ export interface DeclaredPrefill {
   readonly engineId?: string | undefined
   /** Where D reaches P's side channel; replaces what P announces (often its own loopback address). */
   readonly sideChannel?: { readonly host: string; readonly port: number } | undefined
-  /** Used where P's answer has no `tp_size`. */
+  /** Used where P says none. */
   readonly tpSize?: number | undefined
 }
 

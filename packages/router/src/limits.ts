@@ -24,8 +24,11 @@ export const routerLimits = {
   bufferedAnswerSizeBytesMax: 16 * 1_048_576,
   /** Bytes of an engine's peer description or model list. */
   descriptionSizeBytesMax: 65_536,
-  /** Bytes of an unfinished SSE event held back, so that a stream that breaks never ends inside one. */
-  heldEventSizeBytesMax: 1_048_576,
+  /**
+   * Bytes of an unfinished SSE event held back, so that a stream that breaks never ends inside one, and
+   * one with `kv_transfer_params` is seen whole.
+   */
+  heldEventSizeBytesMax: protocolLimits.handoffSizeBytesMax + 1_048_576,
   /** Handoffs being given back at once; beyond it one is left to the end of its lease. */
   releasesInFlightMax: 256,
   /** Looks in a row that may be late before an engine that showed no other sign of life is down. */

@@ -21,6 +21,7 @@ import {
   type Deadlines,
   type PollIntervals,
 } from './limits.ts'
+import { policyNames, type PolicyName } from './policy.ts'
 
 const engineUrl = z.url({ protocol: /^https?$/, error: 'write an http:// or https:// URL' })
 const msRemedy = 'use milliseconds, more than 0 and at most 86400000'
@@ -59,6 +60,9 @@ const overrides = (defaults: Readonly<Record<string, number>>) =>
     Object.fromEntries(Object.keys(defaults).map((key) => [key, milliseconds.optional()])),
   )
 
+/** Connectors that plain vLLM has. */
+const declarable = ['pull', 'push'] as const
+
 const portRemedy = 'use an integer from 0 to 65535 (0 = any free port)'
 const schema = z.strictObject({
   prefill: engines(z.union([engineUrl.transform((url) => ({ url })), prefillEngine])),
@@ -70,7 +74,10 @@ const schema = z.strictObject({
     .max(65_535, { error: portRemedy })
     .default(8_000),
   /** For engines that cannot describe themselves. */
-  connector: z.literal('pull', { error: 'only pull can be declared' }).nullish(),
+  connector: z
+    .enum(declarable, { error: `only ${declarable.join(' and ')} can be declared` })
+    .nullish(),
+  policy: z.enum(policyNames, { error: `use ${policyNames.join(' or ')}` }).default('round-robin'),
   deadlines: overrides({ ...defaultDeadlines }).default({}),
   poll: overrides({ ...defaultPollIntervals }).default({}),
 })
@@ -93,7 +100,9 @@ export interface RouterConfig {
   /** Default 8000; 0 = any free port. */
   readonly port?: number
   /** What engines without `/kvferry/v1/peer` run. */
-  readonly connector?: 'pull' | null
+  readonly connector?: 'pull' | 'push' | null
+  /** Which of several engines gets the next request. Default `round-robin`. */
+  readonly policy?: PolicyName
   readonly deadlines?: Partial<Deadlines>
   readonly poll?: Partial<PollIntervals>
 }
@@ -103,7 +112,8 @@ export interface ParsedRouterConfig {
   readonly decodes: readonly string[]
   readonly host: string
   readonly port: number
-  readonly connector: 'pull' | null
+  readonly connector: 'pull' | 'push' | null
+  readonly policy: PolicyName
   readonly deadlines: Deadlines
   readonly poll: PollIntervals
 }
@@ -145,7 +155,7 @@ export function parseRouterConfig(input: unknown): ParsedRouterConfig {
     assert(first !== undefined, 'a refused configuration has no problem')
     throw configError([first, ...others])
   }
-  const { prefill, decode, host, port, connector, deadlines, poll } = parsed.data
+  const { prefill, decode, host, port, connector, policy, deadlines, poll } = parsed.data
   return {
     prefills: prefill.map((engine) => ({
       url: withoutSlash(engine.url),
@@ -158,6 +168,7 @@ export function parseRouterConfig(input: unknown): ParsedRouterConfig {
     host,
     port,
     connector: connector ?? null,
+    policy,
     deadlines: { ...defaultDeadlines, ...deadlines },
     poll: { ...defaultPollIntervals, ...poll },
   }

@@ -1,10 +1,17 @@
 /**
- * Which of several engines that could serve a request gets it. The only place for load balancing: a
- * load-aware policy is another implementation of `SelectionPolicy`. Pure but for its own counter.
+ * Which of several engines that could serve a request gets it. The only place for load balancing: another
+ * way is another implementation of `SelectionPolicy`. Pure but for the policies' own counters.
  */
+export interface Candidate {
+  /** Position in the configuration. */
+  readonly index: number
+  /** Tokens that this router has sent to the engine and that it still works on, as estimated. */
+  readonly outstandingTokens: number
+}
+
 export interface SelectionPolicy {
   /** `candidates` are in configuration order and never empty. */
-  pick<T extends { readonly index: number }>(candidates: readonly T[]): T
+  pick<T extends Candidate>(candidates: readonly T[]): T
 }
 
 /**
@@ -22,3 +29,22 @@ export function createRoundRobin(): SelectionPolicy {
     },
   }
 }
+
+/** The engine with the fewest outstanding tokens; equals take turns. Knows this router's requests only. */
+export function createLeastLoad(): SelectionPolicy {
+  const turns = createRoundRobin()
+  return {
+    pick(candidates) {
+      const least = Math.min(...candidates.map(({ outstandingTokens }) => outstandingTokens))
+      return turns.pick(candidates.filter(({ outstandingTokens }) => outstandingTokens === least))
+    },
+  }
+}
+
+export const policies = {
+  'round-robin': createRoundRobin,
+  'least-load': createLeastLoad,
+} as const satisfies Record<string, () => SelectionPolicy>
+
+export type PolicyName = keyof typeof policies
+export const policyNames = Object.keys(policies) as readonly PolicyName[]

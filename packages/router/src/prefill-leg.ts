@@ -1,14 +1,15 @@
 /**
- * The prefill leg: P computes the prompt and answers with the handoff. Whole within one deadline.
- * Called by dispatch strategies; chooses P, never D.
+ * The prefill leg: P computes the prompt and answers, with the handoff. Whole within one deadline.
+ * Called by dispatch strategies, which say who P is.
  */
 import { prefillBody } from './completion-request.ts'
 import type { DispatchContext } from './dispatch.ts'
 import { readText, retryAfterOf } from './engine-client.ts'
 import type { EnginePeer } from './engine-peer.ts'
-import { legError, sendToLeg } from './engine-leg.ts'
+import { legError, type SendCall } from './engine-leg.ts'
 import { readPrefillAnswer, type PrefillAnswer } from './handoff.ts'
 import { routerLimits } from './limits.ts'
+import { prefillTokens } from './token-estimate.ts'
 import { upstreamStatusError } from './upstream-error.ts'
 
 export type PrefillResult =
@@ -22,17 +23,20 @@ export type PrefillResult =
       readonly retryAfter: string | null
     }
 
-/** @throws RouterError: unreachable, lost, late, 5xx, or an answer that cannot be used. */
-export async function askPrefill(context: DispatchContext): Promise<PrefillResult> {
-  const { scope, deadlines } = context
-  const body = prefillBody(context.request)
+/**
+ * `transferId` pairs this leg with a decode leg that runs at the same time; null where D comes later.
+ * @throws RouterError: unreachable, lost, late, 5xx, or an answer that cannot be used.
+ */
+export async function askPrefill(
+  context: DispatchContext,
+  transferId: string | null,
+  send: SendCall,
+): Promise<PrefillResult> {
+  const { scope, deadlines, request } = context
+  const body = prefillBody(request, transferId)
+  const call = { leg: 'prefill', body, tokens: prefillTokens(request) } as const
   return scope.within('prefill engine', deadlines.prefillAnswerMs, async () => {
-    const { engine, peer, answer } = await sendToLeg(
-      context,
-      'prefill',
-      (excluded) => context.fleet.choosePrefill(excluded),
-      body,
-    )
+    const { engine, peer, answer } = await send(call)
     try {
       const text = await readText(answer, routerLimits.prefillAnswerSizeBytesMax, 'prefill')
       const status = answer.statusCode

@@ -13,17 +13,30 @@ export class RequestScope {
   /** Legs of which an engine may have seen this request. */
   readonly reached = new Set<Leg>()
   readonly #controller = new AbortController()
-  readonly #total: Timer
+  readonly #total: Timer | null
+  readonly #unfinished: Promise<unknown>[] = []
 
   constructor(options: {
     readonly requestId: string
     readonly clock: Clock
-    readonly totalMs: number
+    /** Null for a part of a request: the whole one's deadline ends it, too. */
+    readonly totalMs: number | null
   }) {
-    this.requestId = options.requestId
-    this.clock = options.clock
-    this.receivedAt = options.clock.now()
-    this.#total = this.deadline('the whole request', options.totalMs)
+    const { requestId, clock, totalMs } = options
+    this.requestId = requestId
+    this.clock = clock
+    this.receivedAt = clock.now()
+    this.#total = totalMs === null ? null : this.deadline('the whole request', totalMs)
+  }
+
+  /** A part that can be aborted alone: with the request it ends, too, but not the other way round. */
+  branch(): RequestScope {
+    const { requestId, clock } = this
+    const branch = new RequestScope({ requestId, clock, totalMs: null })
+    const follow = () => branch.abort(this.reason)
+    if (this.signal.aborted) follow()
+    else this.signal.addEventListener('abort', follow, { once: true })
+    return branch
   }
 
   get signal(): AbortSignal {
@@ -59,8 +72,18 @@ export class RequestScope {
     }
   }
 
+  /** What still runs for this request when its client has been answered, and ends by itself. */
+  keepOpenFor(work: Promise<unknown>): void {
+    this.#unfinished.push(work)
+  }
+
+  /** Resolves when nothing runs any more; how it ended was said where it ran. */
+  async settled(): Promise<void> {
+    await Promise.allSettled(this.#unfinished)
+  }
+
   /** Once, when the request is over: nothing fires any more. */
   end(): void {
-    this.#total.stop()
+    this.#total?.stop()
   }
 }

@@ -29,6 +29,10 @@ export class RouterError extends Error {
   readonly outcome: Outcome
   /** True when the engine certainly never saw the request, so that another one may be asked. */
   readonly isBeforeSend: boolean
+  /** True when the engine said that it takes nothing now. */
+  readonly isBusy: boolean
+  /** True when it only ends a leg whose counterpart has failed: that failure was counted. */
+  readonly isConsequence: boolean
 
   constructor(
     options: {
@@ -37,6 +41,8 @@ export class RouterError extends Error {
       readonly outcome: Outcome
       readonly message: string
       readonly isBeforeSend?: boolean
+      readonly isBusy?: boolean
+      readonly isConsequence?: boolean
     },
     cause?: unknown,
   ) {
@@ -45,6 +51,8 @@ export class RouterError extends Error {
     this.code = options.code
     this.outcome = options.outcome
     this.isBeforeSend = options.isBeforeSend ?? false
+    this.isBusy = options.isBusy ?? false
+    this.isConsequence = options.isConsequence ?? false
   }
 
   get body(): OpenAiErrorBody {
@@ -88,5 +96,16 @@ export function draining(): RouterError {
     code: 'ERR_KV_CLOSED',
     outcome: 'draining',
     message: 'the router is shutting down',
+  })
+}
+
+/** Ends a leg that is of no use any more, because the other one gave up. Nobody hears it. */
+export function otherLegEnded(leg: Leg): RouterError {
+  return new RouterError({
+    status: 502,
+    code: 'ERR_KV_CLOSED',
+    outcome: `${leg}-failed`,
+    message: `the ${leg} leg has ended`,
+    isConsequence: true,
   })
 }

@@ -6,6 +6,7 @@ import { Command, CommanderError, InvalidArgumentError, Option } from 'commander
 import { ConnectorError, type Logger } from '@kvferry/connector-api'
 import { describeUsage, logLevels, readConfigFile, type LogLevel } from '@kvferry/runtime'
 import type { RouterConfig } from './options.ts'
+import { policyNames } from './policy.ts'
 import { startRouter, type RunningRouter } from './start-router.ts'
 
 interface Flags {
@@ -15,6 +16,7 @@ interface Flags {
   host?: string
   port?: number
   connector?: string
+  policy?: string
   prefillEngineId?: string[]
   prefillSideChannel?: string[]
   prefillTp?: number[]
@@ -27,7 +29,8 @@ Example:
   kvferry-router --prefill http://127.0.0.1:8001 --decode http://127.0.0.1:8002 --port 8000
 
 Engines that publish /kvferry/v1/peer need no more. For engines without it (plain vLLM servers) say
---connector pull; the --prefill-… flags then belong to the --prefill URLs in the same order.`
+--connector pull or push; the --prefill-… flags then belong to the --prefill URLs in the same order, and
+push needs all three.`
 
 const integer = (text: string): number => {
   if (!/^\d+$/.test(text)) throw new InvalidArgumentError('write a whole number')
@@ -43,7 +46,8 @@ function parseFlags(argv: readonly string[], host: CliHost): Flags {
     .option('--decode <url...>', 'decode engines')
     .option('--host <host>', 'address to listen on (default 127.0.0.1)')
     .option('--port <port>', 'port to listen on, 0 = any (default 8000)', integer)
-    .option('--connector <name>', 'what engines without /kvferry/v1/peer run: pull')
+    .option('--connector <name>', 'what engines without /kvferry/v1/peer run: pull or push')
+    .option('--policy <name>', `who is next: ${policyNames.join(' or ')} (default round-robin)`)
     .option('--prefill-engine-id <id...>', 'engine id that each prefill engine must report')
     .option('--prefill-side-channel <host:port...>', 'where decode reaches each prefill engine')
     .option('--prefill-tp <n...>', 'tensor-parallel size of each prefill engine', integers)
@@ -62,13 +66,14 @@ async function readConfig(flags: Flags): Promise<RouterConfig> {
   const file = flags.config === undefined ? {} : await readConfigFile(flags.config)
   const isObject = typeof file === 'object' && file !== null && !Array.isArray(file)
   const fromFile = (isObject ? file : {}) as Partial<RouterConfig>
-  const { decode, host, port, connector } = flags
+  const { decode, host, port, connector, policy } = flags
   const fromFlags = {
     prefill: flags.prefill?.map((url, index) => declarePrefill(url, index, flags)),
     decode,
     host,
     port,
     connector,
+    policy,
   }
   const given = Object.entries(fromFlags).filter(([, value]) => value !== undefined)
   // Checked by startRouter, like any other input.

@@ -4,8 +4,10 @@
  */
 import type { KvTransferParams } from '@kvferry/connector-api'
 import type { DispatchContext, DispatchStrategy, RouterTimings } from './dispatch.ts'
-import { askDecode, type DecodeResult } from './decode-leg.ts'
+import { askDecode, decodeDeadlineMs, type DecodeResult } from './decode-leg.ts'
+import { sendToLeg } from './engine-leg.ts'
 import type { EnginePeer } from './engine-peer.ts'
+import type { Engine } from './engine.ts'
 import { askPrefill } from './prefill-leg.ts'
 
 /** A decode engine that took the request ends the lease itself, also when the client leaves. */
@@ -15,12 +17,17 @@ async function decodeOrRelease(
   handoff: KvTransferParams | null,
 ): Promise<DecodeResult> {
   let wasRefused = true
+  const { fleet, scope } = context
   try {
-    const decoded = await askDecode(context, peer, handoff)
+    const decoded = await scope.within('decode engine', decodeDeadlineMs(context), () =>
+      askDecode(context, handoff, (call) =>
+        sendToLeg(context, (excluded) => fleet.chooseDecode(peer, excluded), call),
+      ),
+    )
     wasRefused = decoded.kind === 'whole' && decoded.status >= 400
     return decoded
   } catch (error) {
-    wasRefused = !context.scope.reached.has('decode')
+    wasRefused = !scope.reached.has('decode')
     throw error
   } finally {
     if (wasRefused && handoff !== null) context.releases.release(context, peer, handoff)
@@ -30,15 +37,18 @@ async function decodeOrRelease(
 export const sequentialDispatch: DispatchStrategy = {
   name: 'sequential',
   transferModes: new Set(['pull', 'ticket']),
-  async dispatch(context) {
-    const { scope, logger, metrics } = context
+  obstacle: () => null,
+  async dispatch(context, first) {
+    const { fleet, scope, logger, metrics } = context
     const router: RouterTimings = {
       receivedAtMs: scope.receivedAt,
       prefillSentAtMs: scope.clock.now(),
       prefillAnsweredAtMs: null,
       decodeSentAtMs: null,
     }
-    const prefilled = await askPrefill(context)
+    const choose = (excluded: ReadonlySet<Engine>) =>
+      excluded.size === 0 ? first : fleet.choosePrefill(excluded, sequentialDispatch.transferModes)
+    const prefilled = await askPrefill(context, null, (call) => sendToLeg(context, choose, call))
     const answeredAt = scope.clock.now()
     router.prefillAnsweredAtMs = answeredAt
     if (prefilled.kind === 'refused') {

@@ -6,12 +6,15 @@ import type { AddressInfo } from 'node:net'
 import type { Clock, Logger, Random } from '@kvferry/connector-api'
 import { configError, createLogger, createSystemClock, createSystemRandom } from '@kvferry/runtime'
 import { CompletionHandler } from './completion-handler.ts'
+import { concurrentDispatch } from './concurrent-dispatch.ts'
+import { createDispatcher } from './dispatch.ts'
 import { EngineClient } from './engine-client.ts'
 import { EnginePoller } from './engine-poller.ts'
 import { Engine } from './engine.ts'
 import { Fleet } from './fleet.ts'
 import type { DeclaredPrefill } from './handoff.ts'
 import { parseRouterConfig, type ParsedRouterConfig, type RouterConfig } from './options.ts'
+import { policies } from './policy.ts'
 import type { Leg } from './router-error.ts'
 import { createRouterMetrics } from './router-metrics.ts'
 import { sequentialDispatch } from './sequential-dispatch.ts'
@@ -44,7 +47,7 @@ export async function startRouter(
   const random = ports.random ?? createSystemRandom()
   const logger = ports.logger ?? createLogger({ name: 'kvferry-router', level: 'info' })
 
-  const strategy = sequentialDispatch
+  const dispatcher = createDispatcher([sequentialDispatch, concurrentDispatch])
   const connect = (leg: Leg, url: string, index: number, declared: DeclaredPrefill = {}) => {
     const client = new EngineClient(url, { leg, clock, connectMs: parsed.deadlines.connectMs })
     return new Engine({ leg, index, client, declared })
@@ -52,7 +55,8 @@ export async function startRouter(
   const fleet = new Fleet({
     prefills: parsed.prefills.map(({ url, declared }, i) => connect('prefill', url, i, declared)),
     decodes: parsed.decodes.map((url, i) => connect('decode', url, i)),
-    supports: (mode) => strategy.transferModes.has(mode),
+    obstacle: (prefill) => dispatcher.obstacle(prefill),
+    createPolicy: policies[parsed.policy],
   })
   const pollers = fleet.engines.map((engine) => createPoller(engine, parsed, { clock, logger }))
   const metrics = createRouterMetrics(fleet)
@@ -60,7 +64,7 @@ export async function startRouter(
   const { deadlines } = parsed
   const handler = new CompletionHandler({
     fleet,
-    strategy,
+    dispatcher,
     deadlines,
     clock,
     random,

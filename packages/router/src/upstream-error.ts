@@ -26,6 +26,9 @@ function errorCode(error: unknown): string {
 export const isConnectFailure = (error: unknown): boolean =>
   typeof error === 'object' && error !== null && beforeSend.has(errorCode(error))
 
+/** "Not now", said before anything was done. */
+export const isBusyStatus = (status: number): boolean => status === 429 || status === 503
+
 export function upstreamError(leg: Leg, url: string, error: unknown): RouterError {
   if (error instanceof RouterError) return error
   const isBeforeSend = isConnectFailure(error)
@@ -56,6 +59,7 @@ export function upstreamStatusError(
     code: code ?? 'ERR_KV_PEER_UNAVAILABLE',
     outcome: `${leg}-failed`,
     message: `${leg} engine ${url} answered ${status}: ${message}`,
+    isBusy: isBusyStatus(status),
   })
 }
 

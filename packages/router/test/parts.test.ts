@@ -5,7 +5,7 @@ import { ConnectorError } from '@kvferry/connector-api'
 import { EventCutter } from '../src/event-cutter.ts'
 import { routerLimits } from '../src/limits.ts'
 import { parseRouterConfig } from '../src/options.ts'
-import { createRoundRobin } from '../src/policy.ts'
+import { createLeastLoad, createRoundRobin, type Candidate } from '../src/policy.ts'
 
 describe('EventCutter', () => {
   const anyText = fc.array(fc.constantFrom('data: ', '\n', '\n\n', '\r\n', 'x', '[DONE]', 'ü', ':'))
@@ -64,7 +64,11 @@ describe('EventCutter', () => {
 })
 
 describe('round robin', () => {
-  const [a, b, c] = [{ index: 0 }, { index: 1 }, { index: 2 }] as const
+  const [a, b, c] = [0, 1, 2].map((index) => ({ index, outstandingTokens: 0 })) as [
+    Candidate,
+    Candidate,
+    Candidate,
+  ]
 
   it('keeps turns when an engine leaves and comes back', () => {
     const policy = createRoundRobin()
@@ -72,6 +76,17 @@ describe('round robin', () => {
       policy.pick(candidates),
     )
     expect(picks).toEqual([a, b, a, b, c, c])
+  })
+})
+
+describe('least load', () => {
+  const at = (...loads: number[]): Candidate[] =>
+    loads.map((outstandingTokens, index) => ({ index, outstandingTokens }))
+
+  it('takes the engine with the fewest tokens, and turns among equals', () => {
+    const policy = createLeastLoad()
+    const picks = [at(5, 3, 9), at(5, 5, 5), at(5, 5, 5), at(0, 1, 0), at(7)]
+    expect(picks.map((candidates) => policy.pick(candidates).index)).toEqual([1, 2, 0, 2, 0])
   })
 })
 
@@ -83,6 +98,7 @@ describe('configuration', () => {
       host: '127.0.0.1',
       port: 8_000,
       connector: null,
+      policy: 'round-robin',
     })
   })
 
@@ -114,7 +130,8 @@ describe('configuration', () => {
       'prefill[0].engineID',
       'engineId',
     ],
-    [{ ...minimal, connector: 'push' }, 'connector', 'only pull'],
+    [{ ...minimal, connector: 'ticket' }, 'connector', 'only pull and push'],
+    [{ ...minimal, policy: 'random' }, 'policy', 'use round-robin or least-load'],
     [{ ...minimal, port: 70_000 }, 'port', ''],
     [{ ...minimal, deadlines: { totalMs: -1 } }, 'deadlines.totalMs', ''],
     [null, 'configuration', ''],

@@ -1,6 +1,7 @@
 /** Who can work with whom, when the router says it is ready, and how it notices engines that change. */
 import { describe, expect, it } from 'vitest'
-import { declaredPeer, findMismatch, parseEnginePeer } from '../src/engine-peer.ts'
+import { findMismatch } from '../src/engine-match.ts'
+import { declaredPeer, parseEnginePeer } from '../src/engine-peer.ts'
 import { nextPollMs } from '../src/engine-poller.ts'
 import { defaultPollIntervals } from '../src/limits.ts'
 import { decodeAnswer, peerOf, prefillAnswer, startFakeEngine } from './support/fake-engine.ts'
@@ -20,6 +21,7 @@ describe('readiness', () => {
     ['wireVersion', 1, 2],
     ['model', 'tiny', 'large'],
     ['blockTokens', 16, 32],
+    ['tpSize', 1, 2],
   ])('refuses a pair with different %s and names both values', async (field, left, right) => {
     const prefills = [await engine('producer', prefillAnswer, { [field]: left })]
     const decodes = [await engine('consumer', decodeAnswer, { [field]: right })]
@@ -52,11 +54,11 @@ describe('readiness', () => {
       decodes: [await engine('consumer', decodeAnswer)],
     })
     expect((await ready(swapped.router.url)).problems.join()).toContain('role')
-    const push = { connector: 'push', transferMode: 'push' }
-    const prefills = [await engine('producer', prefillAnswer, push)]
-    const decodes = [await engine('consumer', decodeAnswer, push)]
-    const concurrent = await setup({ prefills, decodes })
-    expect((await ready(concurrent.router.url)).problems.join()).toContain('"push"')
+    const other = { connector: 'other', transferMode: 'teleport' }
+    const prefills = [await engine('producer', prefillAnswer, other)]
+    const decodes = [await engine('consumer', decodeAnswer, other)]
+    const unknown = await setup({ prefills, decodes })
+    expect((await ready(unknown.router.url)).problems.join()).toContain('"teleport"')
     const none = { connector: null, transferMode: null }
     const alone = await setup({
       prefills: [await engine('producer', prefillAnswer, none)],
@@ -182,11 +184,32 @@ describe('descriptions', () => {
     ['an unknown role', { ...peerOf('producer'), role: 'chef' }],
   ])('refuses %s', (_name, input) => expect(parseEnginePeer(input)).toBeNull())
 
+  const peer = (role: 'producer' | 'consumer', overrides: Record<string, unknown>) =>
+    parseEnginePeer(peerOf(role, overrides))!
+
+  it.each([
+    ['blockTokens', { supportsDifferentBlockSizes: true }, 16, 48, true],
+    ['blockTokens', { supportsDifferentBlockSizes: true }, 32, 48, false],
+    ['blockTokens', { supportsDifferentBlockSizes: false }, 16, 32, false],
+    ['tpSize', { tensorParallel: 'mapped' }, 4, 2, true],
+    ['tpSize', { tensorParallel: 'mapped' }, 2, 3, false],
+    ['tpSize', { tensorParallel: 'equal' }, 4, 2, false],
+    ['tpSize', { tensorParallel: 'single' }, 1, 1, true],
+    ['tpSize', {}, 1, 2, false],
+  ])('maps %s with %j: %i and %i: %s', (field, can, left, right, isMapped) => {
+    const prefill = peer('producer', { ...can, [field]: left })
+    const decode = peer('consumer', { ...can, [field]: right })
+    expect(findMismatch(prefill, decode)?.field ?? null).toBe(isMapped ? null : field)
+    // It takes both to map.
+    const plain = peer('consumer', { [field]: right })
+    expect(findMismatch(prefill, plain) === null).toBe(left === right)
+  })
+
   it('compares only what is known', () => {
-    const prefill = declaredPeer('pull', 'producer', 'p')
+    const prefill = declaredPeer('pull', 'producer', {})
     const decode = parseEnginePeer(peerOf('consumer'))!
     expect(findMismatch(prefill, decode)).toBeNull()
-    expect(findMismatch(declaredPeer('other', 'producer', 'p'), decode)?.field).toBe('connector')
+    expect(findMismatch(declaredPeer('other', 'producer', {}), decode)?.field).toBe('connector')
   })
 
   it('backs off, bounded, and starts anew', () => {

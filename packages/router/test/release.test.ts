@@ -4,7 +4,7 @@
  */
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { silentLogger } from '@kvferry/connector-api'
-import { createSystemClock } from '@kvferry/runtime'
+import { createSystemClock, createSystemRandom } from '@kvferry/runtime'
 import { parseCompletionRequest } from '../src/completion-request.ts'
 import { EngineClient } from '../src/engine-client.ts'
 import { parseEnginePeer } from '../src/engine-peer.ts'
@@ -53,7 +53,6 @@ function betweenLegs(p: FakeEngine, d: FakeEngine, onReleased: (outcome: string)
   const [prefill, decode] = [up('prefill', p), up('decode', d)]
   onTestFinished(() => scope.end())
   const fleet = {
-    choosePrefill: () => prefill,
     chooseDecode() {
       scope.abort(clientGone())
       return decode
@@ -64,9 +63,10 @@ function betweenLegs(p: FakeEngine, d: FakeEngine, onReleased: (outcome: string)
     released: onReleased,
   } as unknown as RouterMetrics
   const request = parseCompletionRequest('/v1/completions', prompt)
-  const shared = { fleet, metrics, deadlines: defaultDeadlines, logger: silentLogger }
+  const random = createSystemRandom()
+  const shared = { fleet, metrics, random, deadlines: defaultDeadlines, logger: silentLogger }
   const context = { ...shared, scope, request, headers: {}, releases: new HandoffReleases() }
-  return { context }
+  return { context, prefill }
 }
 
 describe('a handoff is given back', () => {
@@ -74,8 +74,8 @@ describe('a handoff is given back', () => {
     const p = await engine('producer', prefillAnswer)
     const d = await engine('consumer', withRelease(decodeAnswer))
     const outcomes: string[] = []
-    const { context } = betweenLegs(p, d, (outcome) => outcomes.push(outcome))
-    await expect(sequentialDispatch.dispatch(context)).rejects.toMatchObject({
+    const { context, prefill } = betweenLegs(p, d, (outcome) => outcomes.push(outcome))
+    await expect(sequentialDispatch.dispatch(context, prefill)).rejects.toMatchObject({
       outcome: 'client-gone',
     })
     await eventually(() => outcomes.length === 1)

@@ -3,6 +3,7 @@
  * can cross a thread. Requests go in one by one, events come out once a step.
  */
 import type {
+  ConnectorCapabilities,
   ConnectorErrorCode,
   ConnectorRole,
   KvTransferParams,
@@ -77,6 +78,7 @@ export interface PeerView {
   readonly ppSize: number
   readonly blockTokens: number
   readonly supportsDifferentBlockSizes: boolean
+  readonly tensorParallel: ConnectorCapabilities['tensorParallel']
   readonly model: string
   readonly wireVersion: number
 }

@@ -12,9 +12,10 @@ const stateKinds = Object.keys(requestTransitions) as readonly RequestStateKind[
 
 export function describePeer({ config, ports, caches }: AssembledCore): PeerView {
   const { transfer } = ports
+  const capabilities = transfer?.factory.capabilities
   return {
     connector: transfer?.factory.name ?? null,
-    transferMode: transfer?.factory.capabilities.transferMode ?? null,
+    transferMode: capabilities?.transferMode ?? null,
     engineId: config.engineId,
     incarnation: config.incarnation,
     role: config.settings.role,
@@ -22,8 +23,8 @@ export function describePeer({ config, ports, caches }: AssembledCore): PeerView
     tpSize: config.settings.tpSize,
     ppSize: 1,
     blockTokens: config.settings.blockTokens,
-    supportsDifferentBlockSizes:
-      transfer?.factory.capabilities.supportsDifferentBlockSizes ?? false,
+    supportsDifferentBlockSizes: capabilities?.supportsDifferentBlockSizes ?? false,
+    tensorParallel: capabilities?.tensorParallel ?? 'equal',
     model: caches.layout.model,
     wireVersion: WIRE_VERSION,
   }
