@@ -28,6 +28,16 @@ export type FinishReason = 'stopped' | 'length-capped' | 'aborted' | 'failed'
 export interface RequestView {
   readonly requestId: RequestId
   readonly promptTokenCount: number
+  /**
+   * Which prompt it is: `digestTokens` of the prompt's ids. Two requests with different ones must not share
+   * KV, whatever a handoff says. Worked out once, where the tokens are.
+   */
+  readonly promptDigest: Uint8Array
+  /**
+   * `digestTokens` of its first `tokenCount` tokens, answer included; null when it doesn't have so many.
+   * Engines that lack it serve no connector that hands answers over (`isBidirectional`).
+   */
+  digestOf?(tokenCount: number): Uint8Array | null
   /** Tokens whose KV is valid now. */
   readonly computedTokenCount: number
   readonly kvTransferParams: KvTransferParams | null

@@ -45,6 +45,8 @@ export const limits = {
   requestCountMax: 8_192,
   /** Blocks out of service (architecture §6) as a share of the pool, beyond which loads are refused. */
   quarantinedBlockShareMax: 0.25,
+  /** Bytes of `RequestView.promptDigest`: SHA-256. */
+  promptDigestSizeBytes: 32,
   /** Bytes of one `kv_transfer_params` object as JSON. */
   handoffSizeBytesMax: 1_048_576,
 } as const

@@ -5,11 +5,13 @@
  *   1  first form: pull
  *   2  pull: signed handoffs with a deadline in the producer's clock and the producer's block size; the
  *      handshake carries the key, the clock, block strides and whether blocks are staged; heartbeats
+ *   3  pull: handoffs name the prompt whose KV they hand over, by its digest, and sign that too
  */
-export const WIRE_VERSION = 2
+export const WIRE_VERSION = 3
 
 /**
  * Version of the hooks in connector.ts. Frozen: additions raise it, anything else waits for a major version.
  *   1  as proven in the reference engine and inside vLLM (contributing/decisions/0007)
+ *   2  requests name their prompt: `promptDigest`, and `digestOf` where answers are handed over (0009)
  */
-export const CONTRACT_VERSION = 1
+export const CONTRACT_VERSION = 2

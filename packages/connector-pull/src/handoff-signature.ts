@@ -6,7 +6,7 @@
  * Signed bytes, little-endian; a string is its UTF-8 size as u16 and its bytes:
  *   string "kvferry.handoff" · u8 wire version · string engine id · string incarnation · string request id
  *   · u32 tokens · u32 tokens per block · u16 TP size · u8 groups (1) · u32 blocks · u32 each block id
- *   · f64 lease deadline (ms of the producer's clock)
+ *   · f64 lease deadline (ms of the producer's clock) · the 32 bytes of the prompt's digest
  * test/golden/handoff.json holds examples for implementations in other languages.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto'
@@ -23,6 +23,7 @@ export function handoffBytes({
   blockTokens,
   tpSize,
   leaseDeadlineMs,
+  promptDigest,
 }: HandoffClaims): Uint8Array {
   return new ByteWriter(protocolLimits.metadataSizeBytesMax)
     .string('kvferry.handoff')
@@ -36,6 +37,7 @@ export function handoffBytes({
     .u8(1)
     .u32List(blockIds)
     .f64(leaseDeadlineMs)
+    .fixed(promptDigest)
     .finish()
 }
 

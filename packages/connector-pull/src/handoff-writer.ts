@@ -48,6 +48,7 @@ export class HandoffWriter {
     content: {
       readonly blockIds: Uint32Array
       readonly tokenCount: number
+      readonly promptDigest: Uint8Array
       readonly leaseDeadline: Instant
       readonly isReturn: boolean
     },
@@ -58,6 +59,7 @@ export class HandoffWriter {
       remote: { ...this.#engine, host, port, requestId },
       blockIds: content.blockIds,
       tokenCount: content.tokenCount,
+      promptDigest: content.promptDigest,
       blockTokens: this.#blockTokens,
       tpSize: this.tpSize,
       leaseDeadlineMs: content.leaseDeadline,

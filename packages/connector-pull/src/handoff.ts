@@ -46,6 +46,9 @@ export type ParsedParams =
 
 export interface HandoffContext {
   readonly promptTokenCount: number
+  readonly promptDigest: Uint8Array
+  /** Of its first tokens; null for more than it has, undefined when the engine has no digests of parts. */
+  readonly digestOf?: (tokenCount: number) => Uint8Array | null | undefined
   readonly blockTokens: number
   readonly tpSize: number
   readonly engineId: EngineId
@@ -66,6 +69,7 @@ export function encodeHandoff(handoff: Handoff): KvTransferParams {
     remote_host: remote.host,
     remote_port: remote.port,
     remote_num_tokens: handoff.tokenCount,
+    remote_prompt_digest: Buffer.from(handoff.promptDigest).toString('hex'),
     remote_lease_deadline_ms: handoff.leaseDeadlineMs,
     remote_signature: Buffer.from(handoff.signature).toString('hex'),
     tp_size: handoff.tpSize,
@@ -130,9 +134,10 @@ function parseHandoff(
   // An engine that reads from itself would wait for a lease that its own step loop must release.
   if (remote.engineId === context.engineId) throw invalidField('remote_engine_id', remote.engineId)
   const tokenCount = integer(params, 'remote_num_tokens', 1, 2 ** 32 - 1)
-  // A conversation goes on after what was decoded: its next prompt may be longer, or cut shorter.
+  // A conversation goes on after what was decoded.
   if (!isReturn && tokenCount !== context.promptTokenCount)
     throw invalidField('remote_num_tokens', tokenCount)
+  const promptDigest = checkPrompt(params, tokenCount, context)
   const blockTokens = integer(params, 'remote_block_size', 1, protocolLimits.blockTokensMax)
   checkBlockSizes(blockTokens, context.blockTokens)
   const blockIds = blockIdList(params, 'remote_block_ids')
@@ -142,7 +147,37 @@ function parseHandoff(
   const leaseDeadlineMs = instantMs(params, 'remote_lease_deadline_ms')
   const signatureSize = tpSize * pullLimits.signatureSizeBytes
   const signature = hexBytes(params, 'remote_signature', signatureSize)
-  return { remote, blockIds, tokenCount, blockTokens, tpSize, leaseDeadlineMs, signature, isReturn }
+  const claims = {
+    remote,
+    blockIds,
+    tokenCount,
+    promptDigest,
+    blockTokens,
+    tpSize,
+    leaseDeadlineMs,
+  }
+  return { ...claims, signature, isReturn }
+}
+
+/**
+ * Whose KV it is: this very prompt's, or that of its first `tokenCount` tokens. Whoever reaches the engines'
+ * HTTP can send any genuine handoff with any prompt of its length.
+ */
+function checkPrompt(
+  params: KvTransferParams,
+  tokenCount: number,
+  { promptTokenCount, promptDigest, digestOf }: HandoffContext,
+): Uint8Array {
+  const given = hexBytes(params, 'remote_prompt_digest', limits.promptDigestSizeBytes)
+  const own = tokenCount === promptTokenCount ? promptDigest : digestOf?.(tokenCount)
+  if (own === undefined) {
+    throw unsupported('isBidirectional', 'the next turn in an engine that has no digests of parts')
+  }
+  if (own === null) throw invalidField('remote_num_tokens', tokenCount)
+  if (!given.every((byte, index) => byte === own[index])) {
+    throw invalidField('remote_prompt_digest', params['remote_prompt_digest'])
+  }
+  return given
 }
 
 /** Blocks of one side must be whole numbers of the other's. */

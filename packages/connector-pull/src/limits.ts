@@ -45,7 +45,8 @@ assert(
   8 * limits.blocksPerPostMax +
     8 * limits.idSizeBytesMax +
     protocolLimits.hostSizeBytesMax +
-    protocolLimits.tpSizeMax * pullLimits.signatureSizeBytes <=
+    protocolLimits.tpSizeMax * pullLimits.signatureSizeBytes +
+    limits.promptDigestSizeBytes <=
     protocolLimits.metadataSizeBytesMax,
   'a load may never fit into a step',
 )

@@ -3,8 +3,8 @@
  * of our own. Both halves belong to one engine and one version, so bytes that do not decode are a bug
  * or a wrong deployment, not a peer's doing; the codec is strict all the same.
  *
- * Version 2 of the form: whole handoffs, so that the worker can check their signatures. It is no part of
- * WIRE_VERSION, since it never leaves the engine.
+ * Version 3 of the form: whole handoffs, with all that is signed, so that the worker can check it. It is no
+ * part of WIRE_VERSION, since it never leaves the engine.
  */
 import {
   assertNever,
@@ -20,7 +20,7 @@ import {
 import { ByteReader, ByteWriter, protocolLimits } from '@kvferry/connector-api/protocol'
 import { pullLimits } from './limits.ts'
 
-const metadataVersion = 2
+const metadataVersion = 3
 /** More groups than any capability allows: the worker refuses them by name, the codec only bounds. */
 const groupCountMax = 64
 
@@ -39,6 +39,8 @@ export interface HandoffClaims {
   /** Every block of the prompt on the producer, in token order; the last one may be partial. */
   readonly blockIds: Uint32Array
   readonly tokenCount: number
+  /** `digestTokens` of those tokens. */
+  readonly promptDigest: Uint8Array
   /** Tokens per block of the producer. */
   readonly blockTokens: number
   readonly tpSize: number
@@ -97,7 +99,8 @@ export function entrySizeBytes(entry: MetadataEntry): number {
     case 'offer': {
       const { remote, blockIds, signature } = entry.handoff
       const texts = [remote.engineId, remote.incarnation, remote.host, remote.requestId]
-      const fixed = base + 4 * blockIds.length + signature.length
+      const digests = signature.length + limits.promptDigestSizeBytes
+      const fixed = base + 4 * blockIds.length + digests
       return texts.reduce((sum, text) => sum + textSizeBytes(text), fixed)
     }
     case 'stage':
@@ -205,7 +208,7 @@ function writeHandoff(writer: ByteWriter, handoff: Handoff): void {
   writeRemote(writer, handoff.remote)
   writer.u32List(handoff.blockIds).u32(handoff.tokenCount).u32(handoff.blockTokens)
   writer.u16(handoff.tpSize).f64(handoff.leaseDeadlineMs).bytes(handoff.signature)
-  writer.u8(handoff.isReturn ? 1 : 0)
+  writer.u8(handoff.isReturn ? 1 : 0).fixed(handoff.promptDigest)
 }
 
 function readHandoff(reader: ByteReader): Handoff {
@@ -217,7 +220,17 @@ function readHandoff(reader: ByteReader): Handoff {
   const leaseDeadlineMs = reader.f64()
   const signature = reader.bytes(protocolLimits.tpSizeMax * pullLimits.signatureSizeBytes)
   const isReturn = reader.u8() === 1
-  return { remote, blockIds, tokenCount, blockTokens, tpSize, leaseDeadlineMs, signature, isReturn }
+  const promptDigest = reader.fixed(limits.promptDigestSizeBytes)
+  const claims = {
+    remote,
+    blockIds,
+    tokenCount,
+    promptDigest,
+    blockTokens,
+    tpSize,
+    leaseDeadlineMs,
+  }
+  return { ...claims, signature, isReturn }
 }
 
 function writeRemote(writer: ByteWriter, remote: RemoteRequest): void {

@@ -97,8 +97,14 @@ export class ProducerRequests {
     const isReturn = record.role === 'return'
     const tokenCount = isReturn ? request.computedTokenCount : request.promptTokenCount
     const readable = readableBlocks(request, tokenCount, blocks, blockTokens)
-    if (readable.kind === 'unreadable' || this.#writer === null || record.state.kind === 'new') {
-      const reason = readable.kind === 'unreadable' ? readable.reason : 'no worker knows of it'
+    // Of a whole conversation it is work, so it's asked for only where there is something to read.
+    const promptDigest =
+      readable.kind === 'readable' ? digestOf(request, tokenCount, isReturn) : null
+    const writer = record.state.kind === 'new' ? null : this.#writer
+    if (readable.kind === 'unreadable' || promptDigest === null || writer === null) {
+      const other =
+        writer === null ? 'no worker knows of it' : 'the engine does not tell its tokens'
+      const reason = readable.kind === 'unreadable' ? readable.reason : other
       logger.debug('no handoff', { requestId, reason })
       this.#step(requestId, { kind: 'finished-unreadable' })
       return nothingToFinish
@@ -108,8 +114,9 @@ export class ProducerRequests {
       this.#outbox.push({ kind: 'stage', requestId, blockIds: readable.blockIds })
     }
     this.#step(requestId, { kind: 'finished-readable' })
-    const content = { blockIds: readable.blockIds, tokenCount, leaseDeadline, isReturn }
-    return { delayFree: true, kvTransferParams: this.#writer.write(requestId, content) }
+    const { blockIds } = readable
+    const content = { blockIds, tokenCount, promptDigest, leaseDeadline, isReturn }
+    return { delayFree: true, kvTransferParams: writer.write(requestId, content) }
   }
 
   clear(): void {
@@ -135,6 +142,10 @@ export class ProducerRequests {
     if (event.kind !== 'allocated' && next.effects.length > 0) this.#components.requestStep()
   }
 }
+
+/** Of the tokens that are handed over; null where the engine can't say. */
+const digestOf = (request: RequestView, tokenCount: number, isReturn: boolean) =>
+  isReturn ? (request.digestOf?.(tokenCount) ?? null) : request.promptDigest
 
 function entryOf(requestId: RequestId, effect: ProducerRequestEffect): PendingEntry {
   return effect.kind === 'lease'

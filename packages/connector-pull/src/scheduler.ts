@@ -119,9 +119,10 @@ export class PullScheduler implements ConnectorScheduler {
 
   #parse(request: RequestView): ParsedParams {
     const { engineId, blockTokens } = this.#components
-    const { promptTokenCount, kvTransferParams } = request
+    const { promptTokenCount, promptDigest, kvTransferParams } = request
     return parseParams(kvTransferParams, {
-      ...{ engineId, blockTokens, promptTokenCount },
+      ...{ engineId, blockTokens, promptTokenCount, promptDigest },
+      digestOf: (tokenCount) => request.digestOf?.(tokenCount),
       tpSize: this.#produced.tpSize,
       isBidirectional: this.#options.bidirectional,
     })

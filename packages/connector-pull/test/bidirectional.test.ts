@@ -2,7 +2,7 @@
  * Turn 2: the decode engine keeps prompt and answer for a while, and the prefill engine of the next turn
  * reads them from it instead of computing them. Items 35 to 39 of vLLM's list.
  */
-import type { KvTransferParams } from '@kvferry/connector-api'
+import type { KvTransferParams, RequestView } from '@kvferry/connector-api'
 import { Engine, type EngineRequest } from '@kvferry/connector-api/testing'
 import { expect, test } from 'vitest'
 import { createPair, prompt, slowFabric, until, type Pair } from './fixtures/world.ts'
@@ -84,7 +84,6 @@ test('35: the next turn loads what was said, computes the rest, and is handed ov
 })
 
 test.each([
-  ['more than the prompt', 16, 0, 16],
   ['as much as the prompt', 26, 0, 26],
   ['a partial last block', 27, 0, 26],
   ['partial coverage, and a local hit', 40, 8, 26],
@@ -117,6 +116,37 @@ test('35: all of it cached on P, or too little missing: nothing is read, and D f
     pair.p.finish(`p-${id}-2`, 'aborted')
   }
   expect(pair.p.agent.counters().transfersPosted).toBe(0)
+})
+
+test.each([
+  ['another conversation, of this length', 40, 1],
+  ['another prompt, as long as what was said', 26, 1],
+  // Of what D holds it would be a part, which a digest of the whole says nothing about.
+  ['a prompt that ends inside the last turn', 16, 0],
+])('35: %s: refused, and computed', async (_, tokenCount, text) => {
+  const pair = await pairOf()
+  const params = await firstTurn(pair)
+  const request = pair.p.admit('p-t2', tokenCount, params, 0, text)
+  expect(request.outcome).toBe('running')
+  pair.p.step()
+  expect(pair.p.metrics.get('kv_messages_refused_total handoff')).toBe(1)
+  await pair.world.clock.advance(100)
+  expect(pair.p.agent.counters().transfersPosted).toBe(0)
+  expect(pair.d.free.length, 'the right turn may still come').toBe(64 - 7)
+  request.view = { ...request.view, computedTokenCount: tokenCount }
+  expect(pair.p.finish('p-t2', 'length-capped')).toMatchObject({ do_remote_prefill: true })
+})
+
+test('35: an engine that has no digests of parts hands nothing back', async () => {
+  const pair = await pairOf()
+  const request = pair.d.admit('d-t1', 20, await pair.p.prefill('p-t1', prompt, 20))
+  pair.d.step()
+  await until(pair.world, () => request.outcome === 'loaded')
+  const view: RequestView & { digestOf?: unknown } = { ...request.view, computedTokenCount: 20 }
+  delete view.digestOf
+  request.view = view
+  expect(pair.d.finish('d-t1', 'stopped')).toBe(null)
+  expect(pair.d.free.length).toBe(64)
 })
 
 test('35: the first turn, with null coordinates as old routers send them, is a plain prefill', async () => {

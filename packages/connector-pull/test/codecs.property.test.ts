@@ -91,6 +91,7 @@ const handoff = fc.record({
   remote,
   blockIds: fc.uint32Array({ maxLength: 20 }),
   tokenCount: u32,
+  promptDigest: key32,
   blockTokens: u32,
   tpSize: fc.integer({ min: 0, max: 65_535 }),
   leaseDeadlineMs: duration,

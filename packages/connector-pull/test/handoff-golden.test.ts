@@ -4,7 +4,13 @@
  * wire: it needs a new WIRE_VERSION.
  */
 import { readFileSync } from 'node:fs'
-import { asEngineId, asIncarnation, asRequestId, WIRE_VERSION } from '@kvferry/connector-api'
+import {
+  asEngineId,
+  asIncarnation,
+  asRequestId,
+  digestTokens,
+  WIRE_VERSION,
+} from '@kvferry/connector-api'
 import { describe, expect, test } from 'vitest'
 import { matchedTokenCount } from '../src/consumer-scheduler-state.ts'
 import { encodeHandoff, parseParams } from '../src/handoff.ts'
@@ -13,6 +19,7 @@ import type { HandoffClaims } from '../src/metadata.ts'
 
 interface Golden {
   readonly wireVersion: number
+  readonly digests: readonly { readonly tokens: readonly number[]; readonly digest: string }[]
   readonly signed: readonly {
     readonly name: string
     readonly keys: readonly string[]
@@ -24,6 +31,7 @@ interface Golden {
       readonly port: number
       readonly blockIds: readonly number[]
       readonly tokenCount: number
+      readonly promptDigest: string
       readonly blockTokens: number
       readonly leaseDeadlineMs: number
     }
@@ -36,6 +44,7 @@ interface Golden {
     readonly params: Record<string, unknown> | null
     readonly context: {
       readonly promptTokenCount: number
+      readonly promptDigest: string
       readonly blockTokens: number
       readonly tpSize: number
       readonly engineId: string
@@ -61,6 +70,10 @@ test('the vectors are of this wire version', () => {
   expect(golden.wireVersion).toBe(WIRE_VERSION)
 })
 
+test.each(golden.digests)('the digest of the tokens $tokens', ({ tokens, digest }) => {
+  expect(hexOf(digestTokens(tokens))).toBe(digest)
+})
+
 describe('signed', () => {
   for (const vector of golden.signed) {
     const { claims: plain } = vector
@@ -74,6 +87,7 @@ describe('signed', () => {
       },
       blockIds: Uint32Array.from(plain.blockIds),
       tokenCount: plain.tokenCount,
+      promptDigest: bytesOf(plain.promptDigest),
       blockTokens: plain.blockTokens,
       tpSize: vector.keys.length,
       leaseDeadlineMs: plain.leaseDeadlineMs,
@@ -102,6 +116,7 @@ describe('signed', () => {
         { blockIds: Uint32Array.of(...claims.blockIds, 99) },
         { blockIds: claims.blockIds.map((id) => id ^ 1) },
         { tokenCount: claims.tokenCount + 1 },
+        { promptDigest: claims.promptDigest.map((byte, at) => (at === 31 ? byte ^ 1 : byte)) },
         { blockTokens: claims.blockTokens + 1 },
         { tpSize: claims.tpSize + 1 },
         { leaseDeadlineMs: 1.5 * claims.leaseDeadlineMs },
@@ -125,7 +140,9 @@ describe('signed', () => {
 
 describe('parsed', () => {
   test.each(golden.parsed.map((vector) => [vector.name, vector] as const))('%s', (_, vector) => {
-    const context = { ...vector.context, engineId: asEngineId(vector.context.engineId) }
+    const { promptDigest, engineId, ...others } = vector.context
+    const prompt = { promptDigest: bytesOf(promptDigest) }
+    const context = { ...others, ...prompt, engineId: asEngineId(engineId) }
     const parsed = parseParams(vector.params, context)
     expect(parsed.kind).toBe(vector.kind)
     if (parsed.kind === 'malformed') {

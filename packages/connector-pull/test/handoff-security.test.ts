@@ -45,6 +45,33 @@ test.each<[string, (params: KvTransferParams) => Record<string, unknown>]>([
   expect(await pair.d.isLoadedRight(genuine, prompt)).toBe(true)
 })
 
+test('a genuine one under another prompt of its length: computed, and kept for the right one', async () => {
+  const pair = await createPair()
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  const other = pair.d.admit('d-other', 30, params, 0, 1)
+  expect(other.outcome).toBe('running')
+  pair.d.step()
+  expect(pair.d.metrics.get('kv_messages_refused_total handoff')).toBe(1)
+  expect(pair.d.logs.join()).toContain('remote_prompt_digest')
+  await pair.world.clock.advance(100)
+  expect(pair.d.agent.counters().transfersPosted).toBe(0)
+  const genuine = pair.d.admit('d-genuine', 30, params)
+  pair.d.step()
+  await until(pair.world, () => genuine.outcome === 'loaded')
+})
+
+test('one that was made to name another prompt: ERR_KV_UNAUTHORISED, and nothing is read', async () => {
+  const pair = await createPair()
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  const other = pair.d.arrive('d-other', 30, null, 0, 1)
+  const digest = Buffer.from(other.view.promptDigest).toString('hex')
+  const forged = pair.d.admit('d-forged', 30, { ...params, remote_prompt_digest: digest }, 0, 1)
+  pair.d.step()
+  await until(pair.world, () => forged.outcome !== 'loading')
+  expect(forged.errorCode).toBe('ERR_KV_UNAUTHORISED')
+  expect(pair.d.agent.counters().transfersPosted).toBe(0)
+})
+
 const flipped = (hex: string): string => (hex.startsWith('0') ? '1' : '0') + hex.slice(1)
 
 test('signed by a former life, sent as the present one’s: another key', async () => {

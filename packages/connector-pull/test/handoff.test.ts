@@ -2,6 +2,7 @@ import {
   asEngineId,
   asIncarnation,
   asRequestId,
+  digestTokens,
   limits,
   type KvTransferParams,
 } from '@kvferry/connector-api'
@@ -20,14 +21,21 @@ const handoff: Handoff = {
   },
   blockIds: Uint32Array.of(5, 9, 2),
   tokenCount: 9,
+  promptDigest: digestTokens([1, 2, 3, 4, 5, 6, 7, 8, 9]),
   blockTokens: 4,
   tpSize: 1,
   leaseDeadlineMs: 30_000.5,
   signature: Uint8Array.from({ length: 32 }, (_, index) => index),
   isReturn: false,
 }
-const context = { promptTokenCount: 9, blockTokens: 4, tpSize: 1, engineId: asEngineId('d0') }
+const context = {
+  promptTokenCount: 9,
+  promptDigest: handoff.promptDigest,
+  ...{ blockTokens: 4, tpSize: 1, engineId: asEngineId('d0') },
+}
 const good = JSON.parse(JSON.stringify(encodeHandoff(handoff))) as KvTransferParams
+
+const hexOf = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex')
 
 const refusalOf = (params: KvTransferParams): unknown => {
   const parsed = parseParams(params, context)
@@ -49,12 +57,13 @@ test('the keys are the documented ones', () => {
     remote_host: '127.0.0.1',
     remote_port: 5_600,
     remote_num_tokens: 9,
+    remote_prompt_digest: 'e3d25e7590edd76206831801f67d1ee231d8b90a2bb4bfe31a152be21d2f536c',
     remote_block_size: 4,
     remote_lease_deadline_ms: 30_000.5,
     remote_signature: '000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f',
     tp_size: 1,
     transfer_mode: 'pull',
-    wire_version: 2,
+    wire_version: 3,
   })
 })
 
@@ -80,12 +89,21 @@ describe('each field is refused by name', () => {
     remote_port: [undefined, 0, -1, 65_536, 1.5, '5600'],
     // Other counts than the prompt's would leave tokens without KV, or KV without tokens.
     remote_num_tokens: [undefined, 0, 8, 10, '9', 9.5, Number.NaN],
+    remote_prompt_digest: [
+      undefined,
+      7,
+      '',
+      'ab',
+      hexOf(handoff.promptDigest).toUpperCase(),
+      hexOf(digestTokens([1, 2, 3, 4, 5, 6, 7, 8, 8])),
+      hexOf(digestTokens([1, 2, 3, 4, 5, 6, 7, 8])),
+    ],
     remote_block_size: [undefined, 0, 65_537, '4', 4.5],
     remote_lease_deadline_ms: [undefined, 0, -1, Number.POSITIVE_INFINITY, '30000'],
     remote_signature: [undefined, '', 7, '00', 'zz'.repeat(32), '00'.repeat(33)],
     tp_size: [undefined, 0, '1', 5_000],
     transfer_mode: [undefined, 'push', 1],
-    wire_version: [undefined, 0, 1, 3, '2'],
+    wire_version: [undefined, 0, 1, 2, 4, '3'],
     remote_block_ids: [
       undefined,
       null,
@@ -118,6 +136,34 @@ test('what pull cannot do is unsupported, not invalid', () => {
   expect(refusalOf({ ...good, remote_block_size: 3 })).toMatchObject({ code: 'ERR_KV_UNSUPPORTED' })
   expect(refusalOf({ ...good, remote_block_ids: [[1, 2, 3], [4]] })).toMatchObject({
     code: 'ERR_KV_UNSUPPORTED',
+  })
+})
+
+describe('a handoff for the next turn', () => {
+  const said = { ...handoff, isReturn: true }
+  const params = JSON.parse(JSON.stringify(encodeHandoff(said))) as KvTransferParams
+  const next = { ...context, promptTokenCount: 20, isBidirectional: true }
+  const parse = (digestOf?: (tokenCount: number) => Uint8Array | null) =>
+    parseParams(params, digestOf === undefined ? next : { ...next, digestOf })
+
+  test('is compared with as many tokens of the prompt as it covers', () => {
+    const asked: number[] = []
+    const digestOf = (tokenCount: number): Uint8Array => {
+      asked.push(tokenCount)
+      return handoff.promptDigest
+    }
+    expect(parse(digestOf)).toEqual({ kind: 'produce', returned: said, error: null })
+    expect(asked).toEqual([9])
+  })
+
+  test.each([
+    ['other tokens', () => digestTokens([9]), 'ERR_KV_HANDOFF_INVALID', 'remote_prompt_digest'],
+    ['fewer tokens', () => null, 'ERR_KV_HANDOFF_INVALID', 'remote_num_tokens'],
+    ['no digests', undefined, 'ERR_KV_UNSUPPORTED', undefined],
+  ])('in a request that has %s: refused', (_, digestOf, code, field) => {
+    const details = field === undefined ? { capability: 'isBidirectional' } : { field }
+    const error = expect.objectContaining({ code, details: expect.objectContaining(details) })
+    expect(parse(digestOf)).toEqual({ kind: 'produce', returned: null, error })
   })
 })
 

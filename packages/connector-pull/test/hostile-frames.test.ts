@@ -68,6 +68,7 @@ const handoff = {
   },
   blockIds: Uint32Array.of(3, 1, 2),
   tokenCount: 40,
+  promptDigest: bytes(32),
   blockTokens: 16,
   tpSize: 1,
   leaseDeadlineMs: 31_234.5,
@@ -170,6 +171,7 @@ describe.each(Object.entries(decoders))('%s', (_, { corpus, decode }) => {
 describe('handoff', () => {
   const context = {
     promptTokenCount: 40,
+    promptDigest: handoff.promptDigest,
     blockTokens: 16,
     tpSize: 1,
     engineId: asEngineId('d0'),

@@ -53,11 +53,12 @@ test('the worker refuses loads beyond its limit, and reports each of them', asyn
   p.kill()
   world.channels.faults.stop(asEngine('p0'))
   const { worker } = d
+  const promptDigest = Uint8Array.from(Buffer.from(String(params['remote_prompt_digest']), 'hex'))
   const load = (id: string): void => {
     const blocks = [Uint32Array.of(1)]
     const view = {
       requestId: asRequestId(id),
-      promptTokenCount: 4,
+      ...{ promptTokenCount: 4, promptDigest },
       computedTokenCount: 0,
       kvTransferParams: params,
       finishReason: null,
@@ -79,7 +80,7 @@ test('the worker refuses loads beyond its limit, and reports each of them', asyn
     d.scheduler.requestFinished(
       {
         requestId,
-        promptTokenCount: 4,
+        ...{ promptTokenCount: 4, promptDigest },
         computedTokenCount: 0,
         kvTransferParams: null,
         finishReason: 'failed',
@@ -110,6 +111,7 @@ test('what does not fit into one step’s metadata leaves with the next, in orde
     remote_host: '127.0.0.1',
     remote_port: 1,
     remote_num_tokens: tokenCount,
+    remote_prompt_digest: '00'.repeat(32),
     remote_block_size: 4,
     remote_lease_deadline_ms: 1,
     remote_signature: '00'.repeat(32),
@@ -121,7 +123,7 @@ test('what does not fit into one step’s metadata leaves with the next, in orde
   for (let at = 0; at < 40; at++) {
     const view = {
       requestId: asRequestId(`d-${at}`),
-      promptTokenCount: tokenCount,
+      ...{ promptTokenCount: tokenCount, promptDigest: new Uint8Array(32) },
       computedTokenCount: 0,
       kvTransferParams: params,
       finishReason: null,

@@ -54,3 +54,24 @@ it('three turns, each loaded from D as far as it was said', async () => {
   await complete(pair.decode, { prompt, max_tokens: 1, kv_transfer_params: params })
   expect((await statsOf(pair.decode)).verification.mismatchedBlocks).toBe(0)
 })
+
+it('another conversation with what D kept of this one is computed', async () => {
+  const [own, other] = ['own '.repeat(12), 'bad '.repeat(12)]
+  const first = await complete(pair.decode, {
+    prompt: own,
+    max_tokens: maxTokens,
+    kv_transfer_params: await prefillOf(pair, own),
+  })
+  const prefill = async (prompt: string) =>
+    complete(pair.prefill, {
+      prompt,
+      max_tokens: 1,
+      kv_transfer_params: first.kvTransferParams,
+    })
+  const wrong = await prefill(`${other}${first.text} and on`)
+  expect(wrong.kvferry).toMatchObject({ load: null })
+  // P makes it, so D can have it.
+  expect(wrong.kvTransferParams).toMatchObject({ do_remote_prefill: true })
+  const right = await prefill(`${own}${first.text} and on`)
+  expect(right.kvferry).toMatchObject({ load: { outcome: 'loaded' } })
+})

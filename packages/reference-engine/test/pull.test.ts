@@ -94,6 +94,12 @@ describe('prefill and decode over pull', () => {
       .toMatchObject({ owned: 0, leased: 0, quarantined: 0 })
   })
 
+  async function refusedCount(): Promise<number> {
+    const text = await (await fetch(`${pair.decode.url}/metrics`)).text()
+    const count = /^kv_messages_refused_total\{where="handoff"\} (\d+)/m.exec(text)?.[1]
+    return Number(count ?? 0)
+  }
+
   async function failNextRead(of: Pair): Promise<void> {
     const response = await fetch(`${of.decode.url}/kvferry/v1/peer`)
     const { incarnation } = (await response.json()) as { incarnation: string }
@@ -112,6 +118,21 @@ describe('prefill and decode over pull', () => {
       load: { outcome: 'failed', errorCode: 'ERR_KV_TRANSFER_FAILED' },
       verification: { mismatchedBlocks: 0 },
     })
+  })
+
+  it('compute a prompt that comes with another one’s handoff, though it is as long', async () => {
+    const [own, other] = [promptOf(90, '&'), promptOf(90, '*')]
+    const params = await prefillOf(pair, other)
+    const refusedBefore = await refusedCount()
+    const body = { prompt: own, max_tokens: maxTokens }
+    const answer = await complete(pair.decode, { ...body, kv_transfer_params: params })
+    expect(answer.text).toBe((await complete(oracle, body)).text)
+    expect(answer.kvferry).toMatchObject({ load: null, verification: { mismatchedBlocks: 0 } })
+    expect(await refusedCount()).toBe(refusedBefore + 1)
+    // It's still good for the prompt it belongs to.
+    const right = { prompt: other, max_tokens: maxTokens }
+    const loaded = await complete(pair.decode, { ...right, kv_transfer_params: params })
+    expect(loaded.kvferry).toMatchObject({ load: { outcome: 'loaded' } })
   })
 
   it('answer with the error instead when the policy is to fail', async () => {

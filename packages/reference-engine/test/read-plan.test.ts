@@ -1,5 +1,5 @@
 /** Which slots a step reads: a function of the request alone, and never too many. */
-import { asRequestId } from '@kvferry/connector-api'
+import { asRequestId, digestTokens } from '@kvferry/connector-api'
 import { describe, expect, it } from 'vitest'
 import { planReads } from '../src/core/read-plan.ts'
 import { EngineRequest } from '../src/core/request-state.ts'
@@ -9,6 +9,7 @@ function requestWith(promptTokenCount: number, output: number, maxTokens = 500):
   const input = {
     requestId: asRequestId('r'),
     promptTokens: new Uint8Array(promptTokenCount).fill(97),
+    promptDigest: digestTokens(new Uint8Array(promptTokenCount).fill(97)),
     maxTokens,
     kvTransferParams: null,
     receivedAtMs: 0,

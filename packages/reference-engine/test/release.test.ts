@@ -73,8 +73,21 @@ describe('what is no handoff', () => {
     ['no object', 5, 'body'],
     ['no params', {}, 'kv_transfer_params'],
     ['no length', { kv_transfer_params: {} }, 'remote_num_tokens'],
+    ['no prompt', { kv_transfer_params: { remote_num_tokens: 1 } }, 'remote_prompt_digest'],
+    [
+      'a prompt of no form',
+      { kv_transfer_params: { remote_num_tokens: 1, remote_prompt_digest: 'ab' } },
+      '64 hexadecimal',
+    ],
     ['a length beyond any', { kv_transfer_params: { remote_num_tokens: 1e9 } }, 'at most'],
-    ['more beside it', { kv_transfer_params: { remote_num_tokens: 1 }, prompt: 'x' }, 'prompt'],
+    [
+      'more beside it',
+      {
+        kv_transfer_params: { remote_num_tokens: 1, remote_prompt_digest: '00'.repeat(32) },
+        prompt: 'x',
+      },
+      'prompt',
+    ],
   ])('is refused: %s', async (_, body, part) => {
     const refused = await errorOf(await release(pair.decode.url, body))
     expect(refused).toMatchObject({ status: 400, code: 'ERR_KV_MESSAGE_INVALID' })

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, it } from 'vitest'
+import { digestTokens } from '@kvferry/connector-api'
 import { createSystemClock } from '@kvferry/runtime'
 import type { CoreClient } from '../src/core/core-messages.ts'
 import { startWorkerCore } from '../src/core/worker-core.ts'
@@ -77,6 +78,7 @@ describe('a core thread', () => {
     const submit = {
       requestId: 'r',
       promptTokens: Uint8Array.of(1),
+      promptDigest: digestTokens([1]),
       maxTokens: 1,
       kvTransferParams: null,
       receivedAtMs: 0,

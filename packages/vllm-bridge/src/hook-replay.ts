@@ -27,6 +27,7 @@ type EventOf<Kind extends HookEvent['k']> = Extract<HookEvent, { k: Kind }>
 
 interface Known {
   readonly promptTokenCount: number
+  readonly promptDigest: Uint8Array
   readonly kvTransferParams: KvTransferParams
   /** The shim promised something else than the connector would have. */
   isDiverged: boolean
@@ -97,10 +98,11 @@ export class HookReplay {
     }
   }
 
-  #onNew({ id, prompt, params }: EventOf<'new'>): void {
+  #onNew({ id, prompt, digest, params }: EventOf<'new'>): void {
     const requestId = asRequestId(id)
     this.#known.set(requestId, {
       promptTokenCount: prompt,
+      promptDigest: digest,
       kvTransferParams: params,
       isDiverged: false,
     })
@@ -164,10 +166,11 @@ export class HookReplay {
   }
 
   #view(requestId: RequestId, computedTokenCount: number): RequestView {
-    const { promptTokenCount, kvTransferParams } = this.#knownOf(requestId)
+    const { promptTokenCount, promptDigest, kvTransferParams } = this.#knownOf(requestId)
     return {
       requestId,
       promptTokenCount,
+      promptDigest,
       computedTokenCount,
       kvTransferParams,
       finishReason: null,

@@ -2,13 +2,14 @@
  * What the shim and its host say to each other. The shim's messages are checked here once, at the boundary;
  * what does not pass ends the host, because the two belong to one package and must not guess.
  *
- * Protocol 1. It never leaves the machine, so it is no part of WIRE_VERSION.
+ * Protocol 2: a request comes with the digest of its prompt. It never leaves the machine, so it is no part of
+ * WIRE_VERSION.
  */
 import { ConnectorError, limits } from '@kvferry/connector-api'
 import { z } from 'zod'
 import { bridgeLimits } from './limits.ts'
 
-export const bridgeProtocol = 1
+export const bridgeProtocol = 2
 
 const count = z.int().min(0)
 const id = z.string()
@@ -26,6 +27,11 @@ const paramsText = z.string().transform((text, context) => {
   context.addIssue({ code: 'custom', message: 'is no JSON object' })
   return z.NEVER
 })
+/** `digestTokens` of the prompt, hexadecimal. The ids themselves stay in vLLM. */
+const digest = z
+  .string()
+  .regex(/^[0-9a-f]{64}$/)
+  .transform((hex): Uint8Array => Uint8Array.from(Buffer.from(hex, 'hex')))
 const end = z.enum(['stopped', 'length-capped', 'aborted', 'failed'])
 
 const region = z.strictObject({
@@ -60,7 +66,7 @@ const start = z.strictObject({
 
 /** One hook call of vLLM's, with what the shim answered in the connector's place. */
 const event = z.discriminatedUnion('k', [
-  z.strictObject({ k: z.literal('new'), id, prompt: count, params: paramsText }),
+  z.strictObject({ k: z.literal('new'), id, prompt: count, digest, params: paramsText }),
   z.strictObject({ k: z.literal('match'), id, computed: count, answer: count }),
   z.strictObject({
     k: z.literal('alloc'),

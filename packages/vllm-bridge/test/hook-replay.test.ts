@@ -14,6 +14,8 @@ import type { HookEvent } from '../src/messages.ts'
 import { writeHookScripts, type Call, type HookScript } from './fixtures/hook-scripts.ts'
 import { createPullEngine } from './fixtures/pull-engine.ts'
 
+const bytesOf = (hex: string): Uint8Array => Uint8Array.from(Buffer.from(hex, 'hex'))
+
 /** What the shim would have recorded: nothing of requests that name no side. */
 function eventsOf({ calls, requests, blockTokens }: HookScript): HookEvent[] {
   const takesPart = (id: string): boolean =>
@@ -25,11 +27,11 @@ function eventsOf({ calls, requests, blockTokens }: HookScript): HookEvent[] {
     }
     const { id } = call
     if (!takesPart(id)) return []
-    const { prompt, params } = requests[id]!
+    const { prompt, params, ...request } = requests[id]!
     const count = Math.ceil(prompt / blockTokens)
     switch (call.hook) {
       case 'new':
-        return [{ k: 'new', id, prompt, params: { ...params } }]
+        return [{ k: 'new', id, prompt, digest: bytesOf(request.digest), params: { ...params } }]
       case 'match':
         return [{ k: 'match', id, computed: call.computed, answer: call.tokens ?? 0 }]
       case 'alloc': {

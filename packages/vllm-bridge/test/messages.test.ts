@@ -6,7 +6,7 @@ import { parseShimMessage } from '../src/messages.ts'
 
 const start = {
   t: 'start',
-  protocol: 1,
+  protocol: 2,
   config: { connector: 'pull' },
   logLevel: 'warn',
   caches: {
@@ -18,6 +18,7 @@ const start = {
     ],
   },
 }
+const digest = '00'.repeat(31) + 'ff'
 const step = {
   t: 'step',
   index: 3,
@@ -25,7 +26,7 @@ const step = {
   preempted: [],
   settle: false,
   events: [
-    { k: 'new', id: 'a', prompt: 9, params: '{"do_remote_decode":true}' },
+    { ...{ k: 'new', id: 'a', prompt: 9 }, digest, params: '{"do_remote_decode":true}' },
     { k: 'match', id: 'a', computed: 0, answer: 9 },
     { k: 'alloc', id: 'a', computed: 0, blocks: [[1, 2]], external: 9, fill: [1, 2] },
     {
@@ -41,15 +42,16 @@ describe('good messages', () => {
     expect(parseShimMessage(message)).toEqual(message)
   })
 
-  test('step: the params of a request are read out of their text', () => {
+  test('step: params and digest of a request are read out of their text', () => {
     const [first, ...others] = step.events
-    const read = { ...first, params: { do_remote_decode: true } }
+    const promptDigest = new Uint8Array(32).fill(255, 31)
+    const read = { ...first, digest: promptDigest, params: { do_remote_decode: true } }
     expect(parseShimMessage(step)).toEqual({ ...step, events: [read, ...others] })
   })
 })
 
 test.each([
-  ['another protocol', { ...start, protocol: 2 }, 'protocol'],
+  ['another protocol', { ...start, protocol: 1 }, 'protocol'],
   ['a negative index', { ...step, index: -1 }, 'index'],
   ['an unknown key', { ...step, more: 1 }, 'more'],
   ['an event of no kind', { ...step, events: [{ k: 'other' }] }, 'events.0.k'],
@@ -57,6 +59,11 @@ test.each([
     'a block id out of range',
     { ...step, events: [{ ...step.events[2], blocks: [[2 ** 32]] }] },
     'events.0.blocks.0.0',
+  ],
+  [
+    'a digest that is too short',
+    { ...step, events: [{ ...step.events[0], digest: 'ff' }] },
+    'events.0.digest',
   ],
   [
     'params that are no JSON',

@@ -119,6 +119,12 @@ describe('the decode engine', () => {
     expect(visits).toBe(0)
   })
 
+  test('computes itself a prompt that comes with a true handoff of another of its length', async () => {
+    const handoff = await handoffFor(promptOf(160, 6))
+    expect(await outcomeOf(promptOf(160, 7), handoff)).toBe(0)
+    expect(await outcomeOf(promptOf(160, 6), handoff)).toBe(10)
+  })
+
   test('does not read twice by one handoff', async () => {
     const prompt = promptOf(160, 4)
     const handoff = await handoffFor(prompt)

@@ -102,6 +102,7 @@ export const connectorClauses = [
     sentence: 'engines that differ in a fact refuse each other: ERR_KV_PEER_INCOMPATIBLE',
   },
   { id: 'C8.3', sentence: 'a new life of the consumer hears nothing of its former one' },
+  { id: 'C8.4', sentence: 'a handoff is loaded for no other prompt, also one of equal length' },
 
   { id: 'C9.1', sentence: 'one request past the limit is served without transfer' },
   { id: 'C9.2', sentence: 'an id past the limit is served without transfer' },

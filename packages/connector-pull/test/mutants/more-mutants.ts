@@ -146,6 +146,22 @@ const reportsTwiceAStep = wrapFactory(pull, {
   },
 })
 
+/** Whatever prompt a request has, it's taken for the one that its handoff names. */
+const believesTheDigest = wrapFactory(pull, {
+  scheduler: (scheduler) => {
+    const believed = (request: RequestView): RequestView => {
+      const named = request.kvTransferParams?.['remote_prompt_digest']
+      if (typeof named !== 'string') return request
+      return { ...request, promptDigest: Uint8Array.from(Buffer.from(named, 'hex')) }
+    }
+    return {
+      onNewRequest: (request) => scheduler.onNewRequest(believed(request)),
+      getNumNewMatchedTokens: (request, computed) =>
+        scheduler.getNumNewMatchedTokens(believed(request), computed),
+    }
+  },
+})
+
 export const moreMutants: readonly WrongConnector[] = [
   { name: 'a failed READ is reported as good', clause: 'C6.1', factory: withFailures(() => []) },
   {
@@ -167,5 +183,6 @@ export const moreMutants: readonly WrongConnector[] = [
   { name: 'a second question finds the same reports', clause: 'C3.4', factory: reportsTwiceAStep },
   { name: 'junk in params is thrown at', clause: 'C3.5', factory: throwsAtJunk },
   { name: 'facts are not compared', clause: 'C8.2', factory: ignoresFacts },
+  { name: 'any prompt is the right one', clause: 'C8.4', factory: believesTheDigest },
   { name: 'closing does not wait', clause: 'C10.1', factory: leavesAtOnce },
 ]

@@ -2,7 +2,12 @@
  * Accidents that ended or hung vLLM's engines. Each test has upstream's number and, in its first line, what
  * happens there.
  */
-import { ConnectorError, asEngineId, type KvTransferParams } from '@kvferry/connector-api'
+import {
+  ConnectorError,
+  WIRE_VERSION,
+  asEngineId,
+  type KvTransferParams,
+} from '@kvferry/connector-api'
 import { protocolLimits } from '@kvferry/connector-api/protocol'
 import { expect, test } from 'vitest'
 import { encodeReadDone } from '../../src/notification.ts'
@@ -87,7 +92,7 @@ async function connect({ d, p, world }: Awaited<ReturnType<typeof createPair>>) 
 
 const releaseOf = (id: string): Uint8Array => {
   const bytes = new TextEncoder().encode(id)
-  return Uint8Array.of(2, bytes.length, 0, ...bytes, 0, 0, 0, 0)
+  return Uint8Array.of(WIRE_VERSION, bytes.length, 0, ...bytes, 0, 0, 0, 0)
 }
 
 test('#41863 the handshake fails while requests wait for it', async () => {
@@ -155,7 +160,7 @@ test('#54757 garbage on the side channel', async () => {
   const pair = await createPair()
   const { association } = await connect(pair)
   for (const kind of ['handshake', 'heartbeat', 'renew', 'release', 'wired']) {
-    const body = Uint8Array.of(2, 255, 255, 255, 255)
+    const body = Uint8Array.of(WIRE_VERSION, 255, 255, 255, 255)
     const answer = association.request(`pull.${kind}`, body).catch((error: unknown) => error)
     expect(await pair.world.clock.wait(answer, 100)).toMatchObject({
       code: 'ERR_KV_MESSAGE_INVALID',

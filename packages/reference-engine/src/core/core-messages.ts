@@ -43,6 +43,8 @@ export interface CoreConfig {
 export interface CoreSubmit {
   readonly requestId: string
   readonly promptTokens: Uint8Array
+  /** `digestTokens` of them: worked out on the HTTP side, which no step waits for. */
+  readonly promptDigest: Uint8Array
   readonly maxTokens: number
   readonly kvTransferParams: KvTransferParams | null
   readonly receivedAtMs: number

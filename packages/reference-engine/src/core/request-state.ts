@@ -2,7 +2,7 @@
  * One record per request, and the only place where its state changes. Created when the core accepts the
  * request, dropped when nothing holds its blocks any more. Mutable, used on the core's thread only.
  */
-import { assert } from '@kvferry/connector-api'
+import { assert, digestTokens } from '@kvferry/connector-api'
 import type {
   AnyConnectorError,
   FinishReason,
@@ -60,6 +60,7 @@ export interface LoadRecord {
 export interface RequestInput {
   readonly requestId: RequestId
   readonly promptTokens: Uint8Array
+  readonly promptDigest: Uint8Array
   readonly maxTokens: number
   readonly kvTransferParams: KvTransferParams | null
   readonly receivedAtMs: number
@@ -68,6 +69,7 @@ export interface RequestInput {
 export class EngineRequest {
   readonly requestId: RequestId
   readonly promptTokenCount: number
+  readonly promptDigest: Uint8Array
   readonly maxTokens: number
   readonly kvTransferParams: KvTransferParams | null
   /** Prompt, then output; `tokenCount` of them exist. */
@@ -114,6 +116,7 @@ export class EngineRequest {
     const capacity = input.promptTokens.length + input.maxTokens
     this.requestId = input.requestId
     this.promptTokenCount = input.promptTokens.length
+    this.promptDigest = input.promptDigest
     this.maxTokens = input.maxTokens
     this.kvTransferParams = input.kvTransferParams
     this.receivedAtMs = input.receivedAtMs
@@ -169,6 +172,9 @@ export class EngineRequest {
     return {
       requestId: this.requestId,
       promptTokenCount: this.promptTokenCount,
+      promptDigest: this.promptDigest,
+      digestOf: (count) =>
+        count <= this.tokenCount ? digestTokens(this.tokens.subarray(0, count)) : null,
       computedTokenCount: this.computedTokenCount,
       kvTransferParams: this.kvTransferParams,
       finishReason: this.finishReason,

@@ -4,7 +4,7 @@
  * still gets a proper status. Buffers at most one small chunk per token that a slow caller didn't read.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Clock } from '@kvferry/connector-api'
+import { digestTokens, type Clock } from '@kvferry/connector-api'
 import {
   describeAnswer,
   describeEndChunk,
@@ -67,6 +67,7 @@ export async function handleCompletion(
       {
         requestId: names.internalId,
         promptTokens: body.promptTokens,
+        promptDigest: digestTokens(body.promptTokens),
         maxTokens: body.maxTokens,
         kvTransferParams: body.kvTransferParams,
         receivedAtMs: parts.clock.now(),

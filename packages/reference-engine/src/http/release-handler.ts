@@ -14,6 +14,7 @@ import { checkParams, parseBody } from './request-body.ts'
 const bodySchema = z.strictObject({
   kv_transfer_params: z.looseObject({
     remote_num_tokens: z.int().min(1).max(engineLimits.maxModelLenMax),
+    remote_prompt_digest: z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 hexadecimal digits'),
   }),
 })
 
@@ -27,8 +28,9 @@ export function handleRelease(
   checkParams(params)
   requests.release({
     requestId: `release-${randomHex(16)}`,
-    // A connector compares the length with the handoff's; no token of it is ever computed.
+    // A connector compares length and digest with the handoff's; no token of it is ever computed.
     promptTokens: new Uint8Array(params.remote_num_tokens),
+    promptDigest: Uint8Array.from(Buffer.from(params.remote_prompt_digest, 'hex')),
     maxTokens: 1,
     kvTransferParams: params,
     receivedAtMs: clock.now(),

@@ -2,6 +2,7 @@
 import {
   asRequestId,
   ConnectorError,
+  digestTokens,
   type ConnectorScheduler,
   type FailedLoad,
   type LoadFailurePolicy,
@@ -64,10 +65,12 @@ export class Scheduling {
   /** A request whose prompt repeats `fill`: equal fills share prefixes. */
   add(requestId: string, promptTokenCount: number, maxTokens = 1, fill = requestId): EngineRequest {
     const bytes = new TextEncoder().encode(fill.repeat(promptTokenCount))
+    const promptTokens = bytes.slice(0, promptTokenCount)
     const request = new EngineRequest(
       {
         requestId: asRequestId(requestId),
-        promptTokens: bytes.slice(0, promptTokenCount),
+        promptTokens,
+        promptDigest: digestTokens(promptTokens),
         maxTokens,
         kvTransferParams: null,
         receivedAtMs: 0,

@@ -1,5 +1,6 @@
 /** Inline cores for tests: the whole engine core over the memory fabric, spoken to without HTTP. */
 import {
+  digestTokens,
   silentLogger,
   type Clock,
   type ConnectorFactory,
@@ -75,11 +76,13 @@ export async function startTestCore(options: TestCoreOptions = {}): Promise<Test
     core,
     fabric,
     run(prompt, maxTokens, requestId = `request-${nextId++}`) {
+      const promptTokens = new TextEncoder().encode(prompt)
       return new Promise((resolve) => {
         watched.set(requestId, { text: '', resolve })
         core.submit({
           requestId,
-          promptTokens: new TextEncoder().encode(prompt),
+          promptTokens,
+          promptDigest: digestTokens(promptTokens),
           maxTokens,
           kvTransferParams: { do_remote_prefill: true },
           receivedAtMs: 0,

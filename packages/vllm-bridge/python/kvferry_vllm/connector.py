@@ -23,6 +23,7 @@ from .hook_timing import hook, timer
 from .host_process import HostProcess, default_command
 from .kv_layout import block_tokens_of, describe_caches
 from .memfd_pool import MemfdPool
+from .prompt_tokens import tokens_of
 from .scheduler_half import SchedulerHalf
 from .settings import read_settings, start_message
 from .step_metadata import HostNews, Step
@@ -116,7 +117,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
     def on_new_request(self, request: Request) -> None:
         assert self._scheduler is not None
         self._scheduler.on_new_request(
-            request.request_id, request.num_prompt_tokens, request.kv_transfer_params
+            request.request_id, tokens_of(request), request.kv_transfer_params
         )
 
     @hook(lambda: (0, False))
@@ -126,7 +127,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
         assert self._scheduler is not None
         count = self._scheduler.matched_tokens(
             request.request_id,
-            request.num_prompt_tokens,
+            tokens_of(request),
             request.kv_transfer_params,
             num_computed_tokens,
         )
@@ -140,7 +141,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
         if request.kv_transfer_params:
             self._scheduler.on_allocated(
                 request.request_id,
-                request.num_prompt_tokens,
+                tokens_of(request),
                 request.kv_transfer_params,
                 request.num_computed_tokens,
                 blocks.get_block_ids(),
@@ -180,7 +181,6 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
             return False, None
         answer = self._scheduler.on_finished(
             request.request_id,
-            request.num_prompt_tokens,
             request.num_computed_tokens,
             _ENDS.get(request.status.name, "failed"),
             block_ids,

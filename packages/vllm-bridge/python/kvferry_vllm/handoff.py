@@ -10,22 +10,31 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import math
-import re
 import struct
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence, Union
 
-WIRE_VERSION = 2
+from .param_fields import (
+    U32_MAX,
+    InvalidField,
+    as_integer,
+    block_id_list,
+    flag,
+    hex_bytes,
+    instant_ms,
+    integer,
+    text,
+)
+
+WIRE_VERSION = 3
 #: Bounds of connector-api (`limits`) and connector-pull (`pullLimits`), by the same meaning.
 ID_SIZE_BYTES_MAX = 256
 HOST_SIZE_BYTES_MAX = 255
-BLOCKS_PER_POST_MAX = 65_536
 TP_SIZE_MAX = 64
 BLOCK_TOKENS_MAX = 65_536
 SIGNATURE_SIZE_BYTES = 32
 HANDOFF_KEY_SIZE_BYTES = 32
-U32_MAX = 0xFFFF_FFFF
+PROMPT_DIGEST_SIZE_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -39,13 +48,21 @@ class Remote:
     request_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What tells one prompt from another: its length, and `digest_tokens` of its token ids."""
+
+    token_count: int
+    digest: bytes
+
+
 @dataclass(frozen=True)
 class Handoff:
     """Every block of the prompt on the producer, in token order; the last one may be partial."""
 
     remote: Remote
     block_ids: tuple[int, ...]
-    token_count: int
+    prompt: Prompt
     block_tokens: int
     tp_size: int
     #: A reading of the producer's monotonic clock.
@@ -88,17 +105,9 @@ class Malformed:
 Parsed = Union[NoTransfer, Produce, Consume, Malformed]
 
 
-_HEX = re.compile("[0-9a-f]*", re.ASCII)
-
-
-class _Invalid(Exception):
-    def __init__(self, field: str) -> None:
-        super().__init__(field)
-        self.field = field
-
-
-def utf8_size(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
+def digest_tokens(tokens: Sequence[int]) -> bytes:
+    """SHA-256 over the token ids, each a little-endian u32: `digestTokens` of connector-api."""
+    return hashlib.sha256(struct.pack(f"<{len(tokens)}I", *tokens)).digest()
 
 
 def parse_params(
@@ -106,24 +115,24 @@ def parse_params(
     *,
     engine_id: str,
     block_tokens: int,
-    prompt_token_count: int,
+    prompt: Prompt,
     tp_size: int = 1,
 ) -> Parsed:
     """Never raises for what the params hold. Unknown keys are ignored: routers add their own."""
     if params is None:
         return NoTransfer()
     try:
-        is_consumer = _flag(params, "do_remote_prefill")
-        is_producer = _flag(params, "do_remote_decode")
+        is_consumer = flag(params, "do_remote_prefill")
+        is_producer = flag(params, "do_remote_decode")
         if is_consumer and is_producer:
-            raise _Invalid("do_remote_decode")
+            raise InvalidField("do_remote_decode")
         if is_producer:
             return Produce()
         if not is_consumer:
             return NoTransfer()
-        handoff = _parse_handoff(params, engine_id, block_tokens, prompt_token_count, tp_size)
+        handoff = _parse_handoff(params, engine_id, block_tokens, prompt, tp_size)
         return Consume(handoff)
-    except _Invalid as invalid:
+    except InvalidField as invalid:
         return Malformed(invalid.field)
 
 
@@ -140,7 +149,8 @@ def encode_handoff(handoff: Handoff, keys: Sequence[bytes]) -> dict[str, Any]:
         "remote_block_size": handoff.block_tokens,
         "remote_host": remote.host,
         "remote_port": remote.port,
-        "remote_num_tokens": handoff.token_count,
+        "remote_num_tokens": handoff.prompt.token_count,
+        "remote_prompt_digest": handoff.prompt.digest.hex(),
         "remote_lease_deadline_ms": handoff.lease_deadline_ms,
         "remote_signature": sign_handoff(handoff, keys).hex(),
         "tp_size": handoff.tp_size,
@@ -157,7 +167,7 @@ def sign_handoff(handoff: Handoff, keys: Sequence[bytes]) -> bytes:
 
 def handoff_bytes(handoff: Handoff) -> bytes:
     """What the signature covers; the form is documented in `handoff-signature.ts`."""
-    remote = handoff.remote
+    remote, prompt = handoff.remote, handoff.prompt
     ids = handoff.block_ids
     return b"".join(
         (
@@ -166,9 +176,10 @@ def handoff_bytes(handoff: Handoff) -> bytes:
             _string(remote.engine_id),
             _string(remote.incarnation),
             _string(remote.request_id),
-            struct.pack("<IIHB", handoff.token_count, handoff.block_tokens, handoff.tp_size, 1),
+            struct.pack("<IIHB", prompt.token_count, handoff.block_tokens, handoff.tp_size, 1),
             struct.pack(f"<I{len(ids)}I", len(ids), *ids),
             struct.pack("<d", handoff.lease_deadline_ms),
+            prompt.digest,
         )
     )
 
@@ -194,101 +205,38 @@ def _parse_handoff(
     params: Mapping[str, Any],
     engine_id: str,
     block_tokens: int,
-    prompt_token_count: int,
+    prompt: Prompt,
     tp_size: int,
 ) -> Handoff:
     if params.get("transfer_mode") != "pull":
-        raise _Invalid("transfer_mode")
-    if _as_integer(params.get("wire_version")) != WIRE_VERSION:
-        raise _Invalid("wire_version")
-    if _integer(params, "tp_size", 1, TP_SIZE_MAX) != tp_size:
-        raise _Invalid("tp_size")
+        raise InvalidField("transfer_mode")
+    if as_integer(params.get("wire_version")) != WIRE_VERSION:
+        raise InvalidField("wire_version")
+    if integer(params, "tp_size", 1, TP_SIZE_MAX) != tp_size:
+        raise InvalidField("tp_size")
     remote = Remote(
-        engine_id=_text(params, "remote_engine_id", ID_SIZE_BYTES_MAX),
-        incarnation=_text(params, "remote_incarnation", ID_SIZE_BYTES_MAX),
-        host=_text(params, "remote_host", HOST_SIZE_BYTES_MAX),
-        port=_integer(params, "remote_port", 1, 65_535),
-        request_id=_text(params, "remote_request_id", ID_SIZE_BYTES_MAX),
+        engine_id=text(params, "remote_engine_id", ID_SIZE_BYTES_MAX),
+        incarnation=text(params, "remote_incarnation", ID_SIZE_BYTES_MAX),
+        host=text(params, "remote_host", HOST_SIZE_BYTES_MAX),
+        port=integer(params, "remote_port", 1, 65_535),
+        request_id=text(params, "remote_request_id", ID_SIZE_BYTES_MAX),
     )
     # An engine that reads from itself would wait for a lease that its own step loop must release.
     if remote.engine_id == engine_id:
-        raise _Invalid("remote_engine_id")
-    token_count = _integer(params, "remote_num_tokens", 1, U32_MAX)
-    if token_count != prompt_token_count:
-        raise _Invalid("remote_num_tokens")
-    remote_block_tokens = _integer(params, "remote_block_size", 1, BLOCK_TOKENS_MAX)
+        raise InvalidField("remote_engine_id")
+    token_count = integer(params, "remote_num_tokens", 1, U32_MAX)
+    if token_count != prompt.token_count:
+        raise InvalidField("remote_num_tokens")
+    # Whoever reaches the engines' HTTP can send any handoff with any prompt of its length.
+    if hex_bytes(params, "remote_prompt_digest", PROMPT_DIGEST_SIZE_BYTES) != prompt.digest:
+        raise InvalidField("remote_prompt_digest")
+    remote_block_tokens = integer(params, "remote_block_size", 1, BLOCK_TOKENS_MAX)
     # Blocks of one side must be whole numbers of the other's.
     if remote_block_tokens % block_tokens != 0 and block_tokens % remote_block_tokens != 0:
-        raise _Invalid("remote_block_size")
-    block_ids = _parse_block_ids(params.get("remote_block_ids"))
+        raise InvalidField("remote_block_size")
+    block_ids = block_id_list(params, "remote_block_ids")
     if len(block_ids) != -(-token_count // remote_block_tokens):
-        raise _Invalid("remote_block_ids")
-    lease_deadline_ms = params.get("remote_lease_deadline_ms")
-    if not _is_number(lease_deadline_ms) or not _is_finite(lease_deadline_ms):
-        raise _Invalid("remote_lease_deadline_ms")
-    if lease_deadline_ms <= 0:
-        raise _Invalid("remote_lease_deadline_ms")
-    signature = params.get("remote_signature")
-    if not isinstance(signature, str) or len(signature) != 2 * tp_size * SIGNATURE_SIZE_BYTES:
-        raise _Invalid("remote_signature")
-    if not _HEX.fullmatch(signature):
-        raise _Invalid("remote_signature")
-    return Handoff(
-        remote, block_ids, token_count, remote_block_tokens, tp_size, float(lease_deadline_ms)
-    )
-
-
-def _parse_block_ids(value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list) or len(value) != 1 or not isinstance(value[0], list):
-        raise _Invalid("remote_block_ids")
-    ids = [_as_integer(block_id) for block_id in value[0]]
-    if not 0 < len(ids) <= BLOCKS_PER_POST_MAX:
-        raise _Invalid("remote_block_ids")
-    if any(block_id is None or not 0 <= block_id <= U32_MAX for block_id in ids):
-        raise _Invalid("remote_block_ids")
-    if len(set(ids)) != len(ids):
-        raise _Invalid("remote_block_ids")
-    return tuple(ids)  # type: ignore[arg-type]
-
-
-def _flag(params: Mapping[str, Any], field: str) -> bool:
-    value = params.get(field)
-    if value is None:
-        return False
-    if not isinstance(value, bool):
-        raise _Invalid(field)
-    return value
-
-
-def _text(params: Mapping[str, Any], field: str, size_max: int) -> str:
-    value = params.get(field)
-    if not isinstance(value, str) or value == "" or utf8_size(value) > size_max:
-        raise _Invalid(field)
-    return value
-
-
-def _integer(params: Mapping[str, Any], field: str, minimum: int, maximum: int) -> int:
-    value = _as_integer(params.get(field))
-    if value is None or not minimum <= value <= maximum:
-        raise _Invalid(field)
-    return value
-
-
-def _is_number(value: Any) -> bool:
-    """JSON has one kind of number; Python's `bool` is none."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_finite(value: int | float) -> bool:
-    """An integer beyond the range of a double is infinite for the other reader of this JSON."""
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
-
-
-def _as_integer(value: Any) -> int | None:
-    """`5.0` and `5` are the same number in JSON."""
-    if not _is_number(value) or not _is_finite(value) or value != int(value):
-        return None
-    return int(value)
+        raise InvalidField("remote_block_ids")
+    lease_deadline_ms = instant_ms(params, "remote_lease_deadline_ms")
+    hex_bytes(params, "remote_signature", tp_size * SIGNATURE_SIZE_BYTES)
+    return Handoff(remote, block_ids, prompt, remote_block_tokens, tp_size, lease_deadline_ms)

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
 from .handoff import (
-    BLOCKS_PER_POST_MAX,
     ID_SIZE_BYTES_MAX,
     Consume,
     Handoff,
     NoTransfer,
     Parsed,
     Produce,
+    Prompt,
     Remote,
     encode_handoff,
     parse_params,
-    utf8_size,
 )
+from .param_fields import BLOCKS_PER_POST_MAX, utf8_size
 
 #: `limits.requestCountMax` of connector-api: a request beyond it is served without KV transfer.
 REQUEST_COUNT_MAX = 8_192
@@ -85,31 +85,31 @@ class PullRules:
         return list(self._states)
 
     def on_new_request(
-        self, request_id: str, prompt_token_count: int, params: Mapping[str, Any] | None
+        self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
     ) -> None:
-        self._intake(request_id, prompt_token_count, params)
+        self._intake(request_id, prompt, params)
 
     def matched_tokens(
         self,
         request_id: str,
-        prompt_token_count: int,
+        prompt: Prompt,
         params: Mapping[str, Any] | None,
         computed_token_count: int,
     ) -> int:
         """Tokens to be had from the producer beyond the local hit. Repeatable."""
-        if self._intake(request_id, prompt_token_count, params) != OFFERED:
+        if self._intake(request_id, prompt, params) != OFFERED:
             return 0
-        missing = self._handoffs[request_id].token_count - computed_token_count
+        missing = self._handoffs[request_id].prompt.token_count - computed_token_count
         return 0 if missing <= 0 or missing < self._recompute_threshold else missing
 
     def on_allocated(
         self,
         request_id: str,
-        prompt_token_count: int,
+        prompt: Prompt,
         params: Mapping[str, Any] | None,
         external_token_count: int,
     ) -> None:
-        state = self._intake(request_id, prompt_token_count, params)
+        state = self._intake(request_id, prompt, params)
         if state == OFFERED:
             self._set(request_id, LOADING if external_token_count > 0 else SETTLED)
         elif state == ADDED:
@@ -125,7 +125,7 @@ class PullRules:
     def on_finished(
         self,
         request_id: str,
-        prompt_token_count: int,
+        prompt: Prompt,
         computed_token_count: int,
         end: str,
         block_ids: Sequence[Sequence[int]],
@@ -141,7 +141,7 @@ class PullRules:
         if state != ANNOUNCED:
             self._drop(request_id)
             return NOTHING
-        readable = self._readable(prompt_token_count, computed_token_count, end, block_ids)
+        readable = self._readable(prompt.token_count, computed_token_count, end, block_ids)
         if readable is None or self._producer is None:
             self._drop(request_id)
             return NOTHING
@@ -157,7 +157,7 @@ class PullRules:
         handoff = Handoff(
             remote=remote,
             block_ids=tuple(readable),
-            token_count=prompt_token_count,
+            prompt=prompt,
             block_tokens=self._block_tokens,
             tp_size=1,
             lease_deadline_ms=lease_deadline_ms,
@@ -179,22 +179,22 @@ class PullRules:
     def has_pending_block_frees(self) -> bool:
         return any(state in (LEASED, ABORTING) for state in self._states.values())
 
-    def _parse(self, prompt_token_count: int, params: Mapping[str, Any] | None) -> Parsed:
+    def _parse(self, prompt: Prompt, params: Mapping[str, Any] | None) -> Parsed:
         return parse_params(
             params,
             engine_id=self._engine_id,
             block_tokens=self._block_tokens,
-            prompt_token_count=prompt_token_count,
+            prompt=prompt,
         )
 
     def _intake(
-        self, request_id: str, prompt_token_count: int, params: Mapping[str, Any] | None
+        self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
     ) -> str | None:
         """The state of a request that takes part. Idempotent: parsed once per request."""
         state = self._states.get(request_id)
         if state is not None:
             return state
-        parsed = self._parse(prompt_token_count, params)
+        parsed = self._parse(prompt, params)
         if isinstance(parsed, NoTransfer) or self._is_full(request_id):
             return None
         if isinstance(parsed, Consume):

@@ -9,13 +9,17 @@ catches what is raised here.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
+from .handoff import Prompt, digest_tokens
 from .limits import PARAMS_SIZE_BYTES_MAX
 from .pull_rules import NOTHING, Finish, Producer, PullRules
 from .step_metadata import Batch, Event, HostNews, Step
+
+logger = logging.getLogger("vllm.kvferry")
 
 #: Stands for params that can't be JSON: every reader refuses it as malformed.
 UNREADABLE_PARAMS: Mapping[str, Any] = {"do_remote_prefill": "unreadable"}
@@ -25,7 +29,7 @@ UNREADABLE_PARAMS: Mapping[str, Any] = {"do_remote_prefill": "unreadable"}
 class _Known:
     """A request that the host of this epoch was told of."""
 
-    prompt_token_count: int
+    prompt: Prompt
     params: Mapping[str, Any]
     #: The last question that was recorded, with its answer.
     question: tuple[int, int] | None = None
@@ -45,7 +49,7 @@ class SchedulerHalf:
         self._batches: list[Batch] = []
         self._step_index = 0
         self._known: dict[str, _Known] = {}
-        #: Requests of an earlier epoch. They go on without transfers.
+        #: Requests of an earlier epoch, or whose tokens don't say what they are. They go on without transfers.
         self._ignored: set[str] = set()
 
     @property
@@ -76,23 +80,24 @@ class SchedulerHalf:
         )
 
     def on_new_request(
-        self, request_id: str, prompt_token_count: int, params: Mapping[str, Any] | None
+        self, request_id: str, tokens: Sequence[int] | None, params: Mapping[str, Any] | None
     ) -> None:
+        """`tokens`: the prompt's ids, here as below; None where they don't say which prompt it is."""
         if params:
-            self._introduce(request_id, prompt_token_count, params)
+            self._introduce(request_id, tokens, params)
 
     def matched_tokens(
         self,
         request_id: str,
-        prompt_token_count: int,
+        tokens: Sequence[int] | None,
         params: Mapping[str, Any] | None,
         computed_token_count: int,
     ) -> int:
-        known = self._introduce(request_id, prompt_token_count, params) if params else None
+        known = self._introduce(request_id, tokens, params) if params else None
         if known is None or self._rules is None:
             return 0
         answer = self._rules.matched_tokens(
-            request_id, prompt_token_count, known.params, computed_token_count
+            request_id, known.prompt, known.params, computed_token_count
         )
         question = (computed_token_count, answer)
         # A waiting request is asked about in every step; the same answer is told once.
@@ -104,16 +109,16 @@ class SchedulerHalf:
     def on_allocated(
         self,
         request_id: str,
-        prompt_token_count: int,
+        tokens: Sequence[int] | None,
         params: Mapping[str, Any] | None,
         computed_token_count: int,
         block_ids: Sequence[Sequence[int]],
         external_token_count: int,
     ) -> None:
-        known = self._introduce(request_id, prompt_token_count, params) if params else None
+        known = self._introduce(request_id, tokens, params) if params else None
         if known is None or self._rules is None:
             return
-        self._rules.on_allocated(request_id, prompt_token_count, known.params, external_token_count)
+        self._rules.on_allocated(request_id, known.prompt, known.params, external_token_count)
         # All of its blocks are named here; what it had before a preemption is gone.
         known.new_blocks = None
         event: Event = dict(
@@ -125,25 +130,25 @@ class SchedulerHalf:
         )
         if external_token_count > 0:
             event["fill"] = self._rules.blocks_to_fill(
-                prompt_token_count, external_token_count, block_ids[0]
+                known.prompt.token_count, external_token_count, block_ids[0]
             )
         self._record(**event)
 
     def on_finished(
         self,
         request_id: str,
-        prompt_token_count: int,
         computed_token_count: int,
         end: str,
         block_ids: Sequence[Sequence[int]],
     ) -> Finish:
         self._ignored.discard(request_id)
-        if self._known.pop(request_id, None) is None or self._rules is None:
+        known = self._known.pop(request_id, None)
+        if known is None or self._rules is None:
             return NOTHING
         # The host reads the same clock: CLOCK_MONOTONIC has one origin for all of a machine.
         lease_deadline_ms = 1_000 * time.monotonic() + self._lease_ms
         answer = self._rules.on_finished(
-            request_id, prompt_token_count, computed_token_count, end, block_ids, lease_deadline_ms
+            request_id, known.prompt, computed_token_count, end, block_ids, lease_deadline_ms
         )
         self._record(
             k="finish",
@@ -209,7 +214,7 @@ class SchedulerHalf:
         return self._rules is not None and self._rules.has_pending_block_frees
 
     def _introduce(
-        self, request_id: str, prompt_token_count: int, params: Mapping[str, Any]
+        self, request_id: str, tokens: Sequence[int] | None, params: Mapping[str, Any]
     ) -> _Known | None:
         """What is known of a request that takes part in a transfer. Tells the host of it once."""
         known = self._known.get(request_id)
@@ -219,14 +224,19 @@ class SchedulerHalf:
             return None
         if not _is_utf8(request_id):
             return None
-        known = _Known(prompt_token_count, params)
+        if tokens is None:
+            self._ignored.add(request_id)
+            logger.warning("%s is served without KV transfer: token ids alone don't say its prompt", request_id)
+            return None
+        known = _Known(Prompt(len(tokens), digest_tokens(tokens)), params)
         text = _params_text(params)
         if text is None:
             known.params = UNREADABLE_PARAMS
             text = json.dumps(UNREADABLE_PARAMS)
         self._known[request_id] = known
-        self._rules.on_new_request(request_id, prompt_token_count, known.params)
-        self._record(k="new", id=request_id, prompt=prompt_token_count, params=text)
+        self._rules.on_new_request(request_id, known.prompt, known.params)
+        digest = known.prompt.digest.hex()
+        self._record(k="new", id=request_id, prompt=len(tokens), digest=digest, params=text)
         return known
 
     def _take_scheduled(self, request_id: str, computed: int) -> Event:

@@ -6,9 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from kvferry_vllm.handoff import Prompt
+
 _PACKAGES = Path(__file__).resolve().parents[3]
 _HOOK_SCRIPTS = _PACKAGES / "vllm-bridge" / "test" / "golden" / "hook-scripts.jsonl"
 _HANDOFFS = _PACKAGES / "connector-pull" / "test" / "golden" / "handoff.json"
+
+
+def prompt_of(token_count: int, digest: str) -> Prompt:
+    return Prompt(token_count, bytes.fromhex(digest))
 
 
 def hook_scripts() -> list[dict[str, Any]]:

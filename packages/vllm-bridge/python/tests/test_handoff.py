@@ -11,8 +11,10 @@ from kvferry_vllm.handoff import (
     Consume,
     Handoff,
     Malformed,
+    Prompt,
     Remote,
     decode_rank_metadata,
+    digest_tokens,
     encode_handoff,
     handoff_bytes,
     parse_params,
@@ -20,6 +22,8 @@ from kvferry_vllm.handoff import (
 )
 
 from . import golden
+
+PROMPT = Prompt(9, digest_tokens(range(9)))
 
 
 def _handoff(claims: dict[str, Any], tp_size: int) -> Handoff:
@@ -29,7 +33,7 @@ def _handoff(claims: dict[str, Any], tp_size: int) -> Handoff:
     return Handoff(
         remote,
         tuple(claims["blockIds"]),
-        claims["tokenCount"],
+        golden.prompt_of(claims["tokenCount"], claims["promptDigest"]),
         claims["blockTokens"],
         tp_size,
         claims["leaseDeadlineMs"],
@@ -52,9 +56,20 @@ class SignedHandoff(unittest.TestCase):
     def test_another_claim_has_another_signature(self) -> None:
         vector = golden.handoffs()["signed"][0]
         key = bytes.fromhex(vector["keys"][0])
-        for field, value in (("blockIds", [5, 9, 3]), ("tokenCount", 8), ("leaseDeadlineMs", 1.0)):
+        for field, value in (
+            ("blockIds", [5, 9, 3]),
+            ("tokenCount", 8),
+            ("promptDigest", digest_tokens([9] * 9).hex()),
+            ("leaseDeadlineMs", 1.0),
+        ):
             changed = _handoff({**vector["claims"], field: value}, 1)
             self.assertNotEqual(sign_handoff(changed, [key]).hex(), vector["signature"])
+
+
+class Digests(unittest.TestCase):
+    def test_golden(self) -> None:
+        for vector in golden.handoffs()["digests"]:
+            self.assertEqual(digest_tokens(vector["tokens"]).hex(), vector["digest"])
 
 
 class ParsedParams(unittest.TestCase):
@@ -67,7 +82,7 @@ class ParsedParams(unittest.TestCase):
                     vector["params"],
                     engine_id=context["engineId"],
                     block_tokens=context["blockTokens"],
-                    prompt_token_count=context["promptTokenCount"],
+                    prompt=golden.prompt_of(context["promptTokenCount"], context["promptDigest"]),
                     tp_size=context["tpSize"],
                 )
                 kinds.add(parsed.kind)
@@ -79,7 +94,7 @@ class ParsedParams(unittest.TestCase):
     def test_what_json_can_not_say(self) -> None:
         """In-process callers can pass anything; nothing of it raises or is believed."""
         good = golden.handoffs()["parsed"][0]
-        context = dict(engine_id="d0", block_tokens=4, prompt_token_count=9)
+        context: dict[str, Any] = dict(engine_id="d0", block_tokens=4, prompt=PROMPT)
         self.assertIsInstance(parse_params(good["params"], **context), Consume)
         for field, value in (
             ("remote_lease_deadline_ms", math.nan),
@@ -90,6 +105,7 @@ class ParsedParams(unittest.TestCase):
             ("remote_block_ids", [[True, 9, 2]]),
             ("remote_block_ids", ([5, 9, 2],)),
             ("remote_signature", b"00"),
+            ("remote_prompt_digest", PROMPT.digest),
             ("remote_engine_id", "\ud800" * 100),
             ("wire_version", float(WIRE_VERSION) + 0.5),
         ):
@@ -100,8 +116,16 @@ class ParsedParams(unittest.TestCase):
     def test_whole_floats_are_integers(self) -> None:
         good = golden.handoffs()["parsed"][0]
         params = {**good["params"], "remote_port": 5600.0, "remote_block_ids": [[5.0, 9, 2]]}
-        parsed = parse_params(params, engine_id="d0", block_tokens=4, prompt_token_count=9)
+        parsed = parse_params(params, engine_id="d0", block_tokens=4, prompt=PROMPT)
         self.assertIsInstance(parsed, Consume)
+
+    def test_a_genuine_handoff_is_for_its_own_prompt_alone(self) -> None:
+        """Also one of the same length, whose request the same engine made."""
+        good = golden.handoffs()["parsed"][0]
+        for tokens in (range(1, 10), [0, 1, 2, 3, 4, 5, 6, 7, 9], [0] * 9):
+            prompt = Prompt(9, digest_tokens(tokens))
+            parsed = parse_params(good["params"], engine_id="d0", block_tokens=4, prompt=prompt)
+            self.assertEqual(parsed, Malformed("remote_prompt_digest"))
 
 
 class RankMetadata(unittest.TestCase):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import unittest
-from typing import Any
+from typing import Any, Sequence
 
 from kvferry_vllm import limits
 from kvferry_vllm.scheduler_half import SchedulerHalf
@@ -22,10 +22,10 @@ from .worker_case import WorkerHalfCase
 STEP_COUNT_MAX = 1_000
 
 
-def offer() -> tuple[int, dict[str, Any]]:
-    """A prompt's length, and a handoff of it by another engine."""
+def offer() -> tuple[Sequence[int], dict[str, Any]]:
+    """A prompt's tokens, and a handoff of it by another engine."""
     vector = golden.handoffs()["parsed"][0]
-    return vector["context"]["promptTokenCount"], vector["params"]
+    return range(vector["context"]["promptTokenCount"]), vector["params"]
 
 
 class IdleEngine(WorkerHalfCase):
@@ -68,7 +68,7 @@ class IdleEngine(WorkerHalfCase):
         return promised
 
     def finish(self, request_id: str) -> None:
-        self.scheduler.on_finished(request_id, offer()[0], 0, "stopped", [[1, 2, 3]])
+        self.scheduler.on_finished(request_id, 0, "stopped", [[1, 2, 3]])
 
     def test_lost_in_the_middle_of_a_load(self) -> None:
         self.assertGreater(self.load("a"), 0)

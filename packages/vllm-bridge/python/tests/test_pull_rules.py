@@ -5,10 +5,12 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from kvferry_vllm.handoff import decode_rank_metadata
+from kvferry_vllm.handoff import Prompt, decode_rank_metadata, digest_tokens
 from kvferry_vllm.pull_rules import REQUEST_COUNT_MAX, Finish, Producer, PullRules
 
 from . import golden
+
+PROMPT = Prompt(5, digest_tokens(range(5)))
 
 
 def _rules(script: dict[str, Any]) -> PullRules:
@@ -33,7 +35,8 @@ class GoldenConversations(unittest.TestCase):
         rules = _rules(script)
         for index, call in enumerate(script["calls"]):
             request = script["requests"].get(call.get("id"), {})
-            about = (call.get("id"), request.get("prompt"), request.get("params"))
+            prompt = golden.prompt_of(request["prompt"], request["digest"]) if request else None
+            about: Any = (call.get("id"), prompt, request.get("params"))
             hook = call["hook"]
             if hook == "new":
                 rules.on_new_request(*about)
@@ -44,8 +47,7 @@ class GoldenConversations(unittest.TestCase):
                 rules.on_allocated(*about, call["external"])
             elif hook == "finish":
                 answer = rules.on_finished(
-                    call["id"],
-                    request["prompt"],
+                    *about[:2],
                     call["computed"],
                     call["end"],
                     [call["blocks"]],
@@ -65,21 +67,21 @@ class Bounds(unittest.TestCase):
     def test_more_requests_than_the_limit_are_served_without_transfer(self) -> None:
         produce = {"do_remote_decode": True}
         for index in range(REQUEST_COUNT_MAX):
-            self.rules.on_allocated(f"r{index}", 5, produce, 0)
-        self.rules.on_allocated("over", 5, produce, 0)
-        finish = self.rules.on_finished("over", 5, 5, "stopped", [[1]], 1.0)
+            self.rules.on_allocated(f"r{index}", PROMPT, produce, 0)
+        self.rules.on_allocated("over", PROMPT, produce, 0)
+        finish = self.rules.on_finished("over", PROMPT, 5, "stopped", [[1]], 1.0)
         self.assertEqual(finish, Finish(False, None))
-        self.assertTrue(self.rules.on_finished("r0", 5, 5, "stopped", [[1]], 1.0).delay_free)
+        self.assertTrue(self.rules.on_finished("r0", PROMPT, 5, "stopped", [[1]], 1.0).delay_free)
 
     def test_a_long_id_is_served_without_transfer(self) -> None:
         long_id = "ü" * 129
-        self.rules.on_allocated(long_id, 5, {"do_remote_decode": True}, 0)
-        finish = self.rules.on_finished(long_id, 5, 5, "stopped", [[1]], 1.0)
+        self.rules.on_allocated(long_id, PROMPT, {"do_remote_decode": True}, 0)
+        finish = self.rules.on_finished(long_id, PROMPT, 5, "stopped", [[1]], 1.0)
         self.assertEqual(finish, Finish(False, None))
 
     def test_several_groups_leave_nothing_to_read(self) -> None:
-        self.rules.on_allocated("r", 5, {"do_remote_decode": True}, 0)
-        finish = self.rules.on_finished("r", 5, 5, "stopped", [[1], [2]], 1.0)
+        self.rules.on_allocated("r", PROMPT, {"do_remote_decode": True}, 0)
+        finish = self.rules.on_finished("r", PROMPT, 5, "stopped", [[1], [2]], 1.0)
         self.assertEqual(finish, Finish(False, None))
 
 

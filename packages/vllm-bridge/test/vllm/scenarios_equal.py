@@ -84,6 +84,10 @@ def _hook_times(producer: Engine, consumer: Engine) -> None:
 
 def malformed_params(checks: Checks, producer: Engine, consumer: Engine, oracle: Oracle) -> None:
     """Anybody can send params: nothing of them is promised to the scheduler before they're checked."""
+    with checks.check("a true handoff of another prompt of this length: computed, not loaded", (consumer,)):
+        mine = prompt_of(150, seed=9)
+        answer = consumer.ask(new_id("d"), mine, OUTPUT_COUNT, prefill(producer, prompt_of(150, seed=8)))
+        equal(answer.tokens, oracle(mine), "tokens")
     prompt = prompt_of(150)
     good = prefill(producer, prompt)
     changes: dict[str, Any] = {

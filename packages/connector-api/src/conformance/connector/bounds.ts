@@ -9,11 +9,12 @@ import type { ConnectorGroupRuns } from './clause-run.ts'
 export const bounds: ConnectorGroupRuns<'C9'> = {
   async 'C9.1'(context) {
     const cluster = await context.open()
-    const { handoff, job } = await context.handoff(cluster)
+    const { handoff, job, producer } = await context.handoff(cluster)
     const { scheduler } = cluster.engine('d0').host
     const requestOf = (index: number) => ({
       requestId: asRequestId(`many-${index}`),
       promptTokenCount: job.promptTokenCount,
+      promptDigest: producer!.promptDigest,
       computedTokenCount: 0,
       kvTransferParams: handoff,
       finishReason: null,

@@ -1,6 +1,7 @@
 /** C11: what the manifest promises, and the refusal of what it does not. */
 import { ConnectorError } from '../../errors.ts'
 import { asRequestId } from '../../ids.ts'
+import { digestTokens } from '../../prompt-digest.ts'
 import type { ClusterEngineOptions } from '../../testing/cluster/cluster.ts'
 import { assert, assertRefused } from '../agent/expect.ts'
 import type { ConnectorGroupRuns } from './clause-run.ts'
@@ -129,6 +130,7 @@ export const capabilities: ConnectorGroupRuns<'C11'> = {
     const request = {
       requestId: asRequestId('grouped'),
       promptTokenCount: 4,
+      promptDigest: digestTokens([1, 2, 3, 4]),
       computedTokenCount: 4,
       kvTransferParams: { do_remote_decode: true, do_remote_prefill: false },
       finishReason: 'length-capped',

@@ -26,12 +26,13 @@ export const hooks: ConnectorGroupRuns<'C3'> = {
   async 'C3.1'(context) {
     const tap = new WireTap()
     const cluster = await context.open({ engine: { d0: tap.options } })
-    const { handoff } = await context.handoff(cluster)
+    const { handoff, producer } = await context.handoff(cluster)
     const engine = cluster.engine('d0')
     const { scheduler, ranks } = engine.host
     const request = {
       requestId: asRequestId('probed'),
       promptTokenCount: 30,
+      promptDigest: producer!.promptDigest,
       computedTokenCount: 0,
       kvTransferParams: handoff,
       finishReason: null,
@@ -107,6 +108,7 @@ export const hooks: ConnectorGroupRuns<'C3'> = {
       const request = {
         requestId: asRequestId(name),
         promptTokenCount: 30,
+        promptDigest: journey.producer!.promptDigest,
         computedTokenCount: 0,
         kvTransferParams: params,
         finishReason: null,

@@ -50,4 +50,12 @@ export const identity: ConnectorGroupRuns<'C8'> = {
     await context.settle(cluster, context.target.releaseBoundMs)
     context.assertLoaded(next)
   },
+  async 'C8.4'(context) {
+    const cluster = await context.open()
+    const { handoff, job } = await context.handoff(cluster)
+    const { prompt, promptTokenCount } = job
+    const other = context.consume(cluster, handoff, { prompt: prompt + 1, promptTokenCount })
+    await context.settle(cluster, context.target.releaseBoundMs)
+    context.assertNotLoaded(other)
+  },
 }

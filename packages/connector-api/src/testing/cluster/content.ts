@@ -1,7 +1,7 @@
 /**
- * Which bytes a prompt's tokens have, and where they lie in a request's blocks. A prompt is a number: its
- * content at a position follows from that number, the position and the rank, so a longer prompt of the same
- * number begins with the shorter one, and whoever holds the bytes can tell whose they are.
+ * Which ids and bytes a prompt's tokens have, and where they lie in a request's blocks. A prompt is a number:
+ * what it has at a position follows from that number, the position and (the bytes) the rank, so a longer
+ * prompt of the same number begins with the shorter one, and whoever holds the bytes can tell whose they are.
  */
 import type { KvCacheLayout, KvKernels, TokenSlots } from '../../index.ts'
 
@@ -13,6 +13,10 @@ export const seedsOf = (prompt: number, start: number, end: number, rank = 0): B
   BigUint64Array.from({ length: end - start }, (_, index) =>
     BigInt((rank * promptsPerRank + prompt) * seedsPerPrompt + start + index),
   )
+
+/** Ids of the first `count` tokens, answer included: no two prompts begin alike. */
+export const tokensOf = (prompt: number, count: number): Uint32Array =>
+  Uint32Array.from({ length: count }, (_, at) => prompt + at)
 
 export function slotsOf(
   blocks: Uint32Array,

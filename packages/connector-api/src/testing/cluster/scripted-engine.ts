@@ -15,9 +15,10 @@ import type {
 import { asRequestId } from '../../ids.ts'
 import type { RequestId } from '../../ids.ts'
 import type { KvCacheLayout } from '../../kv-memory.ts'
+import { digestTokens } from '../../prompt-digest.ts'
 import type { SideChannel } from '../../side-channel.ts'
 import type { TransferAgent } from '../../transfer-agent.ts'
-import { fillContent, wrongPositions } from './content.ts'
+import { fillContent, tokensOf, wrongPositions } from './content.ts'
 import type { ContentRange } from './content.ts'
 import { EngineHost } from './engine-host.ts'
 import type { EngineOptions } from './engine-host.ts'
@@ -127,22 +128,34 @@ export class Engine {
     tokenCount: number,
     params: KvTransferParams | null,
     hitTokenCount = 0,
+    text = 0,
   ): EngineRequest {
-    const request = this.arrive(id, tokenCount, params, hitTokenCount)
+    const request = this.arrive(id, tokenCount, params, hitTokenCount, text)
     this.allocate(request)
     return request
   }
 
+  /**
+   * `text`: the prompt whose token ids it has (content.ts). Which bytes they get is said when they are
+   * filled in, so tests in which every request has the same prompt leave it out.
+   */
   arrive(
     id: string,
     tokenCount: number,
     params: KvTransferParams | null,
     hitTokenCount = 0,
+    text = 0,
   ): EngineRequest {
     const request: EngineRequest = {
       view: {
         requestId: asRequestId(id),
         promptTokenCount: tokenCount,
+        promptDigest: digestTokens(tokensOf(text, tokenCount)),
+        digestOf: (count) => {
+          const { promptTokenCount, computedTokenCount } = request.view
+          const isKnown = count <= Math.max(promptTokenCount, computedTokenCount)
+          return isKnown ? digestTokens(tokensOf(text, count)) : null
+        },
         computedTokenCount: hitTokenCount,
         kvTransferParams: params,
         finishReason: null,

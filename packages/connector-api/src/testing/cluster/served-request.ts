@@ -2,10 +2,12 @@
 import type { ConnectorErrorCode } from '../../errors.ts'
 import type { FinishReason, KvTransferParams, RequestView } from '../../connector.ts'
 import { asRequestId } from '../../ids.ts'
+import { digestTokens } from '../../prompt-digest.ts'
+import { tokensOf } from './content.ts'
 
 export interface RequestInit {
   readonly id: string
-  /** Its content (content.ts). */
+  /** Its tokens and their content (content.ts). */
   readonly prompt: number
   readonly promptTokenCount: number
   /** Tokens to generate; at least one. */
@@ -20,6 +22,7 @@ export interface ServedRequest extends RequestInit {
   status: 'waiting' | 'loading' | 'running' | 'ended'
   /** Of the world's clock. */
   readonly arrivedAtMs: number
+  readonly promptDigest: Uint8Array
   /** Empty until it gets some. */
   blocks: number[]
   /** Tokens whose KV is valid. */
@@ -41,6 +44,7 @@ export interface ServedRequest extends RequestInit {
 export const createRequest = (init: RequestInit, arrivedAtMs: number): ServedRequest => ({
   ...init,
   arrivedAtMs,
+  promptDigest: digestTokens(tokensOf(init.prompt, init.promptTokenCount)),
   status: 'waiting',
   blocks: [],
   computedTokenCount: 0,
@@ -62,6 +66,9 @@ export const tokenCountOf = (request: ServedRequest): number =>
 export const viewOf = (request: ServedRequest): RequestView => ({
   requestId: asRequestId(request.id),
   promptTokenCount: request.promptTokenCount,
+  promptDigest: request.promptDigest,
+  digestOf: (count) =>
+    count <= tokenCountOf(request) ? digestTokens(tokensOf(request.prompt, count)) : null,
   computedTokenCount: request.computedTokenCount,
   kvTransferParams: request.params,
   finishReason: request.finishReason,
