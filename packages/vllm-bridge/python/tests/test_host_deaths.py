@@ -38,6 +38,15 @@ class Deaths(WorkerHalfCase):
         self.assert_output(self.step(), sent=["p"])
         self.assert_output(self.step())
 
+    def test_a_host_that_is_starting_has_nothing_to_settle(self) -> None:
+        """It began no transfer, so its silence is no reason to end it."""
+        self.step(finish("p", delay_free=True))
+        self.host.die()
+        self.step()
+        self.assert_output(self.step(preempted=["p"]))
+        self.assertEqual(len(self.hosts), 2)
+        self.assertFalse(self.host.is_killed)
+
     def test_a_second_death_shortens_nothing(self) -> None:
         self.step(finish("p", delay_free=True))
         self.host.die()

@@ -87,6 +87,23 @@ class Steps(WorkerHalfCase):
         self.assertEqual([message.get("settle") for message in self.host.sent[1:]], [False, True])
         self.assertFalse(self.host.is_killed)
 
+    def test_one_of_several_preempted_requests_is_enough_to_wait_for(self) -> None:
+        self.step(load("r", 4))
+        self.host.inbox.append({"t": "settled"})
+        self.step(preempted=["other", "r"])
+        self.assertTrue(self.host.sent[-1]["settle"])
+
+    def test_blocks_that_are_kept_for_a_reader_wait_for_the_host(self) -> None:
+        self.step(finish("p", delay_free=True))
+        self.host.inbox.append({"t": "settled"})
+        self.step(preempted=["p"])
+        self.assertTrue(self.host.sent[-1]["settle"])
+
+    def test_what_ends_while_the_host_settles_is_reported(self) -> None:
+        self.step(load("r", 4))
+        self.host.inbox += [results(received=["r"]), {"t": "settled"}]
+        self.assert_output(self.step(preempted=["r"]), received=["r"])
+
     def test_a_host_that_does_not_settle_is_ended_before_the_blocks_are_given_away(self) -> None:
         self.step(load("r", 4))
         old = self.host
