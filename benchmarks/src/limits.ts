@@ -13,6 +13,16 @@ export const limits = {
   responseSizeBytesMax: 4_194_304,
   /** Send to last byte of one request; beyond it the request has failed. */
   requestDeadlineMs: 60_000,
+  /** The same in a sweep, whose grid reaches beyond what is carried: queues grow for as long as it sends. */
+  sweepRequestDeadlineMs: 600_000,
+  /** Runs of a sweep that can't be made before it gives up: the cause is the same for all of them. */
+  sweepFailuresInARowMax: 3,
+  /** Values of one dimension of a sweep's grid. */
+  gridValuesMax: 64,
+  /** Repetitions of a grid. */
+  iterationsMax: 100,
+  /** A server given by URL has to list its model within this; engines load for minutes. */
+  urlReadyTimeoutMs: 120_000,
   /** Longest wait in the client's own queue; beyond it the request counts as dropped. */
   clientQueueMsMax: 60_000,
   /** One small GET (statistics, models, readiness). */

@@ -5,6 +5,8 @@ import { Command, CommanderError } from 'commander'
 import { ConnectorError } from '@kvferry/connector-api'
 import { addCompareCommand } from './commands/compare-command.ts'
 import { addMicroCommand } from './commands/micro-command.ts'
+import { addReportCommand } from './commands/report-command.ts'
+import { addSweepCommand } from './commands/sweep-command.ts'
 import { UsageError } from './usage-error.ts'
 
 export interface CommandIo {
@@ -28,6 +30,8 @@ function createProgram(io: CommandIo, finish: (exitCode: number) => void): Comma
       outputError: () => {},
     })
   addCompareCommand(program, io, finish)
+  addSweepCommand(program, io, finish)
+  addReportCommand(program, io, finish)
   addMicroCommand(program, io, finish)
   return program
 }

@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createSystemClock } from '@kvferry/runtime'
 import { Pool } from 'undici'
+import type { SendContext } from '../src/compare/load-client.ts'
 import { runOpenLoop, type OpenLoopResult } from '../src/compare/open-loop.ts'
 import type { PlannedRequest } from '../src/compare/schedule.ts'
 
@@ -55,7 +56,16 @@ function run(
   signal = new AbortController().signal,
 ): Promise<OpenLoopResult> {
   pool = new Pool(url, { connections: concurrencyMax })
-  const context = { pool, model: 'm', idPrefix: 'test', clock: createSystemClock(), signal }
+  const context: SendContext = {
+    pool,
+    model: 'm',
+    basePath: '',
+    idPrefix: 'test',
+    tokens: 'bytes',
+    requestDeadlineMs: 10_000,
+    clock: createSystemClock(),
+    signal,
+  }
   return runOpenLoop({ requests, concurrencyMax, context })
 }
 

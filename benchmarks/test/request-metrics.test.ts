@@ -48,6 +48,7 @@ const record = (overrides: Partial<RequestRecord> = {}): RequestRecord => ({
   scheduledAtMs: 1_000,
   sentAtMs: 1_004,
   tokenAtMs: [1_060, 1_068, 1_076, 1_090],
+  outputTokens: 4,
   lastTokenAtMs: 1_090,
   text: 'abcd',
   error: null,
@@ -105,6 +106,26 @@ describe('metricsOf', () => {
     expect(parts.reduce((sum, part) => sum + part, 0)).toBeCloseTo(metrics?.ttftMs ?? 0)
   })
 
+  it('counts only what each part added where D was asked while P computed (push)', () => {
+    const early = { ...load, allocAtMs: 1_012, bindAtMs: 1_012, completeAtMs: 1_039 }
+    const posted = { ...early, handshakeMs: 0, queuedUs: 23_500, postUs: 500 }
+    const decode = timings({ receivedAtMs: 1_007, prefillEndAtMs: null, load: posted })
+    const metrics = metricsOf(record({ decode: { ...decode, loadReadyAtMs: 1_041 } }))
+    expect(metrics?.breakdown).toEqual({
+      queue: 15,
+      prefill: 20,
+      handOver: 0,
+      alloc: 0,
+      dispatch: 0.5,
+      post: 0.5,
+      wire: 3,
+      stepBoundary: 2,
+      firstToken: 19,
+    })
+    const parts = Object.values(metrics?.breakdown ?? {})
+    expect(parts.reduce((sum, part) => sum + part, 0)).toBe(metrics?.ttftMs)
+  })
+
   it('has three parts for the oracle, which add up too', () => {
     const metrics = metricsOf(record({ routed: null, decode: timings({}) }))
     expect(metrics?.breakdown).toEqual({ queue: 15, prefill: 20, firstToken: 25 })
@@ -122,7 +143,10 @@ describe('metricsOf', () => {
   })
 
   it('has no TPOT for a single token', () => {
-    expect(metricsOf(record({ tokenAtMs: [1_090] }))).toMatchObject({ ttftMs: 90, tpotMs: null })
+    expect(metricsOf(record({ tokenAtMs: [1_090], outputTokens: 1 }))).toMatchObject({
+      ttftMs: 90,
+      tpotMs: null,
+    })
   })
 
   it('takes no load times from a load that failed', () => {

@@ -44,6 +44,7 @@ export default defineConfig({
           page('Move your first blocks', '/docs/how-to/move-your-first-blocks'),
           page('Two nodes', '/docs/how-to/two-nodes'),
           page('Secure the side channel', '/docs/how-to/secure-the-side-channel'),
+          page('Compare connectors', '/docs/how-to/compare-connectors'),
           page('Write a connector', '/docs/how-to/write-a-connector'),
           page('Contribute', '/CONTRIBUTING'),
         ],

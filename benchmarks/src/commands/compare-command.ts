@@ -4,22 +4,18 @@
  */
 import { mkdirSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
+import { resolve } from 'node:path'
 import type { Command } from 'commander'
-import { ConnectorError } from '@kvferry/connector-api'
 import { createSystemClock } from '@kvferry/runtime'
 import { runCompare } from '../compare/compare.ts'
-import { resolveConfigurations, type Configuration } from '../compare/configuration.ts'
-import { processClusters } from '../compare/process-cluster.ts'
 import { headline, renderResult } from '../compare/table.ts'
-import { resolveAgent, type ChosenAgent } from '../compare/agent-choice.ts'
+import { resolveAgent } from '../compare/agent-choice.ts'
 import { createProgress } from '../lib/progress.ts'
 import { assertWritable, writeResult } from '../lib/result-file.ts'
 import { assertMatchesSchema } from '../lib/result-schema.ts'
 import type { CommandIo } from '../main.ts'
-import { UsageError } from '../usage-error.ts'
-import { parseCompareFlags, type CompareFlags, type CompareRequest } from './compare-options.ts'
-
-const collect = (value: string, previous: readonly string[]): string[] => [...previous, value]
+import { parseCompareFlags, type CompareFlags } from './compare-options.ts'
+import { clusterMaker, collect, configurationsOf } from './shared.ts'
 
 const example = `
 Example:
@@ -29,25 +25,10 @@ Example:
 Exit code: 0 all checks passed, 1 a check failed (failed request, wrong byte, text that differs from the
 oracle's, unverified KV; in "full" also a point outside the overrun guard), 2 wrong usage.`
 
-/** @throws UsageError for connectors or options that don't exist. */
-async function configurationsOf(request: CompareRequest): Promise<Configuration[]> {
-  try {
-    return await resolveConfigurations(request)
-  } catch (error) {
-    if (!ConnectorError.isInstance(error)) throw error
-    throw new UsageError(`${error.code}: ${error.message}`)
-  }
-}
-
-async function startClusterFor(request: CompareRequest, chosen: ChosenAgent) {
-  if (chosen.kind === 'nixl') return processClusters(request)
-  const { memoryClusters } = await import('../compare/memory-cluster.ts')
-  return memoryClusters()
-}
-
 async function compare(flags: CompareFlags, io: CommandIo): Promise<number> {
   const request = parseCompareFlags(flags)
-  if (request.json !== null) assertWritable(request.json)
+  if (request.json !== null) assertWritable('json', request.json)
+  if (request.html !== null) assertWritable('html', request.html)
   const configurations = await configurationsOf(request)
   // Fakes given by flags bring their own agents, so there is nothing to look for.
   const chosen = await resolveAgent(request.agent, { isAssumed: request.engineBin !== null })
@@ -70,14 +51,19 @@ async function compare(flags: CompareFlags, io: CommandIo): Promise<number> {
         clock: createSystemClock(),
         progress,
         signal: io.signal,
-        startCluster: await startClusterFor(request, chosen),
+        startCluster: await clusterMaker(request, chosen.kind),
         cores: availableParallelism(),
       },
     )
     assertMatchesSchema('compare', result)
     if (request.json !== null) writeResult(request.json, result, io.stdout)
+    if (request.html !== null) {
+      const { writeCompareReport } = await import('../report/compare-report.ts')
+      writeCompareReport(request.html, result)
+    }
     if (request.json !== '-') {
       io.stdout.write(renderResult(result))
+      if (request.html !== null) io.stdout.write(`report: ${resolve(request.html)}\n`)
     } else {
       const { warnings, failures } = result.verdict
       for (const text of [...warnings, ...failures]) io.stderr.write(`kvferry-bench: ${text}\n`)
@@ -109,6 +95,7 @@ export function addCompareCommand(
     .option('--demo', 'without NIXL go on with the in-memory agent (--agent auto)')
     .option('--prefix-caching <mode>', "engines' prefix cache: on or off", 'off')
     .option('--json <file>', 'write the result there; - = stdout, and nothing else')
+    .option('--html <file>', 'a report with charts, in one file')
     .option('--keep-logs <dir>', "keep each process's log and who ran where")
     .option('--engine-bin <script>', 'run this instead of the installed kvferry-engine')
     .option('--router-bin <script>', 'run this instead of the installed kvferry-router')

@@ -22,6 +22,7 @@ export interface CompareFlags {
   readonly demo?: boolean
   readonly prefixCaching: string
   readonly json?: string
+  readonly html?: string
   readonly keepLogs?: string
   readonly engineBin?: string
   readonly routerBin?: string
@@ -38,6 +39,7 @@ export interface CompareRequest {
   readonly agent: 'nixl' | 'memory' | 'auto'
   readonly prefixCaching: 'on' | 'off'
   readonly json: string | null
+  readonly html: string | null
   readonly logDirectory: string | null
   readonly engineBin: string | null
   readonly routerBin: string | null
@@ -89,6 +91,7 @@ export function parseCompareFlags(flags: CompareFlags): CompareRequest {
     agent: parseAgent(flags),
     prefixCaching: oneOf('prefix-caching', flags.prefixCaching, ['on', 'off']),
     json: flags.json ?? null,
+    html: flags.html ?? null,
     logDirectory: flags.keepLogs ?? null,
     engineBin: flags.engineBin ?? null,
     routerBin: flags.routerBin ?? null,

@@ -4,6 +4,7 @@
  * fabric. The measuring code knows neither.
  */
 import type { Configuration } from './configuration.ts'
+import type { TokenKind } from './load-client.ts'
 import type { EngineShape } from './presets.ts'
 
 export interface ClusterEngine {
@@ -17,6 +18,7 @@ export interface Cluster {
   /** Where requests go: the router, or the oracle engine itself. */
   readonly entryUrl: string
   readonly hasRouter: boolean
+  readonly tokens: TokenKind
   readonly engines: readonly ClusterEngine[]
   /** Processes beside this one. */
   readonly pids: readonly number[]

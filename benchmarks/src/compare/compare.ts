@@ -6,6 +6,7 @@ import type { Clock } from '@kvferry/connector-api'
 import { createSeededRandom } from '@kvferry/connector-api/testing'
 import { readEnvironment } from '../lib/environment.ts'
 import type { Progress } from '../lib/progress.ts'
+import { safeName } from '../lib/safe-name.ts'
 import type { ClusterSpec, StartCluster } from './cluster.ts'
 import type { Configuration } from './configuration.ts'
 import { repeatedRun, splitHalf } from './noise-floor.ts'
@@ -36,9 +37,6 @@ export interface CompareDependencies {
   readonly startCluster: StartCluster
   readonly cores: number
 }
-
-/** Names go into file names and request ids, whose alphabet is narrower than a label's. */
-const safeName = (label: string): string => label.replaceAll(/[^A-Za-z0-9._-]/g, '_')
 
 const hooksOf = (configurations: readonly Configuration[]): string =>
   [...new Set(configurations.map((configuration) => configuration.hooks))].join(', ')

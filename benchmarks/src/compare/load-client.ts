@@ -21,6 +21,7 @@ export interface RequestRecord {
   readonly tokenAtMs: readonly number[]
   readonly lastTokenAtMs: number | null
   readonly text: string
+  readonly outputTokens: number
   readonly error: string | null
   readonly decode: EngineTimings | null
   readonly routed: RoutedTimings | null
@@ -28,6 +29,7 @@ export interface RequestRecord {
 
 interface CompletionAnswer {
   readonly choices?: readonly { readonly text?: string; readonly finish_reason?: string | null }[]
+  readonly usage?: { readonly completion_tokens?: number } | null
   readonly kvferry?: EngineTimings
   readonly error?: { readonly message?: string; readonly code?: string }
 }
@@ -35,6 +37,7 @@ interface CompletionAnswer {
 interface Reply {
   text: string
   tokenAtMs: number[]
+  outputTokens: number
   lastTokenAtMs: number
   finishReason: string | null
   decode: EngineTimings | null
@@ -54,11 +57,15 @@ function errorText(status: number, body: string): string {
   }
 }
 
-async function readStream(body: AsyncIterable<Uint8Array>, clock: Clock): Promise<Reply> {
+async function readStream(
+  body: AsyncIterable<Uint8Array>,
+  { clock, tokens }: SendContext,
+): Promise<Reply> {
   const parser = createSseParser()
   const reply: Reply = {
     text: '',
     tokenAtMs: [],
+    outputTokens: 0,
     lastTokenAtMs: 0,
     finishReason: null,
     decode: null,
@@ -78,25 +85,33 @@ async function readStream(body: AsyncIterable<Uint8Array>, clock: Clock): Promis
       if (event.error) throw new Error(`in stream: ${event.error.code}: ${event.error.message}`)
       const choice = event.choices?.[0]
       const text = choice?.text ?? ''
-      // One byte is one token; tokens of one event arrived together.
-      for (let i = 0; i < text.length; i++) reply.tokenAtMs.push(now)
+      // Tokens of one event arrived together; a tokenizer's can't be told apart and count as one arrival.
+      const arrivals = tokens === 'bytes' ? text.length : Math.min(1, text.length)
+      for (let i = 0; i < arrivals; i++) reply.tokenAtMs.push(now)
       if (text !== '') reply.lastTokenAtMs = now
       reply.text += text
       if (choice?.finish_reason) reply.finishReason = choice.finish_reason
+      if (event.usage) reply.outputTokens = event.usage.completion_tokens ?? 0
       if (event.kvferry) reply.decode = event.kvferry
     }
   }
   if (!isDone) throw new Error('stream ended without [DONE]')
+  if (tokens === 'bytes' || reply.outputTokens === 0) reply.outputTokens = reply.tokenAtMs.length
   return reply
 }
 
-async function readWhole(body: AsyncIterable<Uint8Array>, clock: Clock): Promise<Reply> {
+async function readWhole(
+  body: AsyncIterable<Uint8Array>,
+  { clock, tokens }: SendContext,
+): Promise<Reply> {
   const answer = JSON.parse(await readText(body, limits.responseSizeBytesMax)) as CompletionAnswer
   const now = clock.now()
   const choice = answer.choices?.[0]
+  const text = choice?.text ?? ''
   return {
-    text: choice?.text ?? '',
+    text,
     tokenAtMs: [now],
+    outputTokens: tokens === 'bytes' ? text.length : (answer.usage?.completion_tokens ?? 0),
     lastTokenAtMs: now,
     finishReason: choice?.finish_reason ?? null,
     decode: answer.kvferry ?? null,
@@ -106,10 +121,36 @@ async function readWhole(body: AsyncIterable<Uint8Array>, clock: Clock): Promise
 export interface SendContext {
   readonly pool: Pool
   readonly model: string
+  /** What a server's URL has before `/v1`; mostly empty. */
+  readonly basePath: string
   /** Prefix of X-Request-Id; the planned index follows. */
   readonly idPrefix: string
   readonly clock: Clock
   readonly signal: AbortSignal
+  readonly tokens: TokenKind
+  /** Send to last byte; beyond it the request has failed. */
+  readonly requestDeadlineMs: number
+}
+
+/**
+ * `bytes`: the reference engine's, a byte of text is a token. `ids`: a server with a real tokenizer; prompts
+ * are token ids (0–255, valid in any vocabulary), so that their length is what was planned.
+ */
+export type TokenKind = 'bytes' | 'ids'
+
+function bodyOf(planned: PlannedRequest, { model, tokens }: SendContext): string {
+  const common = { model, max_tokens: planned.outputTokens, temperature: 0 }
+  if (tokens === 'bytes') {
+    return JSON.stringify({ ...common, prompt: planned.prompt, stream: planned.isStream })
+  }
+  return JSON.stringify({
+    ...common,
+    prompt: [...Buffer.from(planned.prompt)],
+    stream: planned.isStream,
+    ...(planned.isStream ? { stream_options: { include_usage: true } } : {}),
+    // The planned length is the load; where the model would have stopped is not.
+    ignore_eos: true,
+  })
 }
 
 async function exchange(
@@ -118,20 +159,14 @@ async function exchange(
 ): Promise<Reply & { routed: RoutedTimings | null }> {
   const answer = await context.pool.request({
     method: 'POST',
-    path: '/v1/completions',
+    path: `${context.basePath}/v1/completions`,
     headers: {
       'content-type': 'application/json',
       'x-request-id': `${context.idPrefix}-${planned.index}`,
       'x-kvferry-timings': '1',
     },
-    body: JSON.stringify({
-      model: context.model,
-      prompt: planned.prompt,
-      max_tokens: planned.outputTokens,
-      temperature: 0,
-      stream: planned.isStream,
-    }),
-    signal: AbortSignal.any([context.signal, AbortSignal.timeout(limits.requestDeadlineMs)]),
+    body: bodyOf(planned, context),
+    signal: AbortSignal.any([context.signal, AbortSignal.timeout(context.requestDeadlineMs)]),
   })
   if (answer.statusCode !== 200) {
     throw new Error(
@@ -139,10 +174,20 @@ async function exchange(
     )
   }
   const reply = await (planned.isStream
-    ? readStream(answer.body, context.clock)
-    : readWhole(answer.body, context.clock))
+    ? readStream(answer.body, context)
+    : readWhole(answer.body, context))
   return { ...reply, routed: parseRoutedTimings(answer.headers['x-kvferry-timings']) }
 }
+
+/** What a request has that got no answer. */
+export const noReply = {
+  tokenAtMs: [],
+  lastTokenAtMs: null,
+  text: '',
+  outputTokens: 0,
+  decode: null,
+  routed: null,
+} as const satisfies Partial<RequestRecord>
 
 /** Resolves always: what went wrong is in `error`. */
 export async function sendRequest(
@@ -153,19 +198,15 @@ export async function sendRequest(
   const sentAtMs = context.clock.now()
   const base = { planned, scheduledAtMs, sentAtMs }
   try {
-    const { text, tokenAtMs, lastTokenAtMs, finishReason, decode, routed } = await exchange(
-      planned,
-      context,
-    )
-    const isShort = text.length !== planned.outputTokens
+    const { finishReason, ...reply } = await exchange(planned, context)
+    const isShort = reply.outputTokens !== planned.outputTokens
     const error =
       isShort || finishReason === null
-        ? `got ${text.length} of ${planned.outputTokens} tokens, finish_reason ${finishReason}`
+        ? `got ${reply.outputTokens} of ${planned.outputTokens} tokens, finish_reason ${finishReason}`
         : null
-    return { ...base, tokenAtMs, lastTokenAtMs, text, error, decode, routed }
+    return { ...base, ...reply, error }
   } catch (error) {
     const message = error instanceof Error ? `${error.name}: ${error.message}` : String(error)
-    const nothing = { tokenAtMs: [], lastTokenAtMs: null, text: '', decode: null, routed: null }
-    return { ...base, ...nothing, error: message }
+    return { ...base, ...noReply, error: message }
   }
 }

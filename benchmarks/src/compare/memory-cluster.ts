@@ -39,6 +39,8 @@ async function startInlineEngine(
     numBlocks: shape.blockCount,
     maxNumSeqs: shape.maxNumSeqs,
     maxModelLen: shape.maxModelLen,
+    maxNumBatchedTokens: shape.maxNumBatchedTokens,
+    timeScale: shape.timeScale,
     hooks: shape.hooks,
     prefixCaching,
   })
@@ -64,7 +66,8 @@ export function memoryClusters(): StartCluster {
       parts.push(engine)
       return { role: engine.role, url: engine.url, pid: null }
     }
-    const shared: Pick<Cluster, 'pids' | 'failed' | 'logTails' | 'close'> = {
+    const shared: Pick<Cluster, 'pids' | 'failed' | 'logTails' | 'close' | 'tokens'> = {
+      tokens: 'bytes',
       pids: [],
       failed,
       logTails: () => '',

@@ -5,7 +5,7 @@
  */
 import type { Clock } from '@kvferry/connector-api'
 import { limits } from '../limits.ts'
-import { sendRequest, type RequestRecord, type SendContext } from './load-client.ts'
+import { noReply, sendRequest, type RequestRecord, type SendContext } from './load-client.ts'
 import type { PlannedRequest } from './schedule.ts'
 
 export interface OpenLoopOptions {
@@ -45,12 +45,8 @@ function droppedRecord(planned: PlannedRequest, scheduledAtMs: number): RequestR
     planned,
     scheduledAtMs,
     sentAtMs: null,
-    tokenAtMs: [],
-    lastTokenAtMs: null,
-    text: '',
+    ...noReply,
     error: `dropped: waited over ${limits.clientQueueMsMax} ms for a free place in the client`,
-    decode: null,
-    routed: null,
   }
 }
 

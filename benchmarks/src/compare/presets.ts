@@ -3,14 +3,20 @@
  * chosen so that two cores carry them inside the overrun guard; larger machines change nothing in the
  * meaning, because compute time is modelled.
  */
+import type { Hooks } from './configuration.ts'
+
 export interface EngineShape {
   readonly model: string
+  /** Divides the head size, and nothing else. */
   readonly kvScale: number
+  /** Factor on every modelled time. */
+  readonly timeScale: number
   readonly blockTokens: number
   readonly blockCount: number
   readonly maxNumSeqs: number
+  readonly maxNumBatchedTokens: number
   readonly maxModelLen: number
-  readonly hooks: 'additive' | 'after-launch'
+  readonly hooks: Hooks
 }
 
 export interface Preset {
@@ -33,9 +39,11 @@ export interface Preset {
 const engine: EngineShape = {
   model: 'tiny',
   kvScale: 1,
+  timeScale: 1,
   blockTokens: 16,
   blockCount: 1_024,
   maxNumSeqs: 32,
+  maxNumBatchedTokens: 2_048,
   maxModelLen: 512,
   hooks: 'after-launch',
 }

@@ -42,7 +42,9 @@ function engineFlags(spec: ClusterSpec, options: ProcessClusterOptions): string[
     `--block-size=${shape.blockTokens}`,
     `--num-blocks=${shape.blockCount}`,
     `--max-num-seqs=${shape.maxNumSeqs}`,
+    `--max-num-batched-tokens=${shape.maxNumBatchedTokens}`,
     `--max-model-len=${shape.maxModelLen}`,
+    `--time-scale=${shape.timeScale}`,
     `--hooks=${shape.hooks}`,
     `--prefix-caching=${spec.prefixCaching}`,
     ...(options.debugEndpoints ? ['--debug-endpoints'] : []),
@@ -176,7 +178,8 @@ export function processClusters(options: ProcessClusterOptions): StartCluster {
       if (logDirectory) {
         writeFileSync(join(logDirectory, 'cluster.json'), `${JSON.stringify(parts, null, 2)}\n`)
       }
-      return { ...parts, failed: group.failed, logTails: () => group.logTails(), close }
+      const { failed } = group
+      return { ...parts, tokens: 'bytes', failed, logTails: () => group.logTails(), close }
     } catch (error) {
       await close()
       throw error

@@ -89,23 +89,36 @@ function breakdownOf(record: RequestRecord, firstAtMs: number | null): Breakdown
     return null
   }
   const postStartAtMs = load.bindAtMs + load.handshakeMs + load.queuedUs / 1_000
-  const postEndAtMs = postStartAtMs + load.postUs / 1_000
-  return {
-    queue: prefill.scheduledAtMs - record.scheduledAtMs,
-    prefill: prefill.prefillEndAtMs - prefill.scheduledAtMs,
-    handOver: decode.receivedAtMs - prefill.prefillEndAtMs,
-    alloc: load.allocAtMs - decode.receivedAtMs,
-    dispatch: postStartAtMs - load.allocAtMs,
-    post: load.postUs / 1_000,
-    wire: load.completeAtMs - postEndAtMs,
-    stepBoundary: loadReadyAtMs - load.completeAtMs,
-    firstToken: firstAtMs - loadReadyAtMs,
+  return cut(record.scheduledAtMs, [
+    ['queue', prefill.scheduledAtMs],
+    ['prefill', prefill.prefillEndAtMs],
+    ['handOver', decode.receivedAtMs],
+    ['alloc', load.allocAtMs],
+    ['dispatch', postStartAtMs],
+    ['post', postStartAtMs + load.postUs / 1_000],
+    ['wire', load.completeAtMs],
+    ['stepBoundary', loadReadyAtMs],
+    ['firstToken', firstAtMs],
+  ])
+}
+
+/**
+ * Each part is what it added to the ones before. Where D is asked while P still computes (push), its
+ * hand-over and allocation lie behind the prefill and add nothing.
+ */
+function cut(startAtMs: number, ends: readonly (readonly [BreakdownPart, number])[]): Breakdown {
+  const parts: Partial<Record<BreakdownPart, number>> = {}
+  let cursorMs = startAtMs
+  for (const [part, endAtMs] of ends) {
+    parts[part] = Math.max(0, endAtMs - cursorMs)
+    cursorMs = Math.max(cursorMs, endAtMs)
   }
+  return parts
 }
 
 /** Null for a request that failed: its times mean nothing. */
 export function metricsOf(record: RequestRecord): RequestMetrics | null {
-  const { planned, scheduledAtMs, sentAtMs, lastTokenAtMs, tokenAtMs } = record
+  const { planned, scheduledAtMs, sentAtMs, lastTokenAtMs, tokenAtMs, outputTokens } = record
   if (record.error !== null || sentAtMs === null || lastTokenAtMs === null) return null
   // An answer that isn't streamed has no first token that the client could see.
   const firstAtMs = planned.isStream ? (tokenAtMs[0] ?? null) : null
@@ -114,8 +127,7 @@ export function metricsOf(record: RequestRecord): RequestMetrics | null {
   return {
     ttftMs,
     ttftFromSendMs: firstAtMs === null ? null : firstAtMs - sentAtMs,
-    tpotMs:
-      ttftMs === null || tokenAtMs.length < 2 ? null : (e2elMs - ttftMs) / (tokenAtMs.length - 1),
+    tpotMs: ttftMs === null || outputTokens < 2 ? null : (e2elMs - ttftMs) / (outputTokens - 1),
     itlMs: planned.isStream
       ? tokenAtMs.slice(1).map((atMs, i) => atMs - (tokenAtMs[i] as number))
       : [],

@@ -163,7 +163,7 @@ export function createRunEntry(
     ...outcomes(records, context.oracleTexts),
     ...engine.verificationOf(trials, configuration !== null),
     bytes: sumOver(metrics, (each) => each.load?.bytes),
-    outputTokensPerS: measured.reduce((sum, record) => sum + record.text.length, 0) / wallSeconds,
+    outputTokensPerS: measured.reduce((sum, record) => sum + record.outputTokens, 0) / wallSeconds,
     descriptors: {
       beforeMerge: sumOver(metrics, (each) => each.load?.descriptorsBeforeMerge),
       afterMerge: sumOver(metrics, (each) => each.load?.descriptorsAfterMerge),

@@ -43,13 +43,18 @@ export function edgeLengths(blockTokens: number, longest: number): number[] {
 const firstPrintable = 0x20
 const printableCount = 0x7f - firstPrintable
 
-function createPrompt(random: Random, tokenCount: number): string {
+/** Printable ASCII; unique but for a chance of 95 to the power of its length. */
+export function createPrompt(random: Random, tokenCount: number): string {
   const codes = new Array<number>(tokenCount)
   for (let i = 0; i < tokenCount; i++) {
     codes[i] = firstPrintable + Math.floor(random.uniform() * printableCount)
   }
   return codes.map((code) => String.fromCharCode(code)).join('')
 }
+
+/** Inverse of the exponential distribution: one gap of a Poisson process with `qps` arrivals a second. */
+export const poissonGapMs = (random: Random, qps: number): number =>
+  (-Math.log(1 - random.uniform()) / qps) * 1_000
 
 /** Fisher-Yates. */
 function shuffle<T>(random: Random, values: readonly T[]): T[] {
@@ -109,11 +114,9 @@ export function createSchedule(options: ScheduleOptions): PlannedRequest[] {
       atMs += nextGapMs()
     }
   }
-  // Inverse of the exponential distribution: gaps of a Poisson process.
-  const poissonGapMs = (): number => (-Math.log(1 - random.uniform()) / qps) * 1_000
   plan('first', [{ promptTokens: options.blockTokens, isStream: true }], () => 0)
   plan('warm-up', createShapes(options, options.warmUpCount), () => 1_000 / qps)
-  plan('measured', createShapes(options, options.requestCount), poissonGapMs)
+  plan('measured', createShapes(options, options.requestCount), () => poissonGapMs(random, qps))
   plan('burst', createShapes(options, options.burstCount), () => 0)
   return planned
 }

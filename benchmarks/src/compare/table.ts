@@ -8,7 +8,7 @@ import type { Distribution } from '../lib/distribution.ts'
 import { breakdownParts, type BreakdownPart } from './request-metrics.ts'
 import type { CompareResult, NoiseFloor, PerSide, RunEntry } from './result.ts'
 
-const partTitles: Readonly<Record<BreakdownPart, string>> = {
+export const partTitles: Readonly<Record<BreakdownPart, string>> = {
   queue: 'queue (client, router, P)',
   prefill: 'prefill',
   handOver: 'hand-over (P end → D)',
@@ -62,10 +62,14 @@ const breakdownRows: readonly Row[] = breakdownParts.map((part) => [
 
 const transferRows: readonly Row[] = [
   ['KV critical path', (run) => pair(run.criticalPathMs)],
+  ['KV wait on D', (run) => pair(run.kvWaitMs)],
+  ['wire', (run) => pair(run.wireMs)],
+  ['post, µs', (run) => pair(run.postUs)],
   ['first handshake', (run) => formatMs(run.trials[0]?.handshakeMs ?? null)],
   ['step stalls, total', (run) => formatMs(run.stepStallMs)],
   ['hooks P / D, µs a step', (run) => sides(hookMedians(run), 1)],
   ['CPU P / D, ms a request', (run) => sides(inMs(run.cpuSecondsPerRequest), 1)],
+  ['block-seconds held P / D', (run) => sides(run.blockSecondsHeld, 1)],
   ['MB moved', (run) => (isOracle(run) ? '–' : (run.bytes / 1e6).toFixed(1))],
   [
     'descriptors, merged',
@@ -93,18 +97,39 @@ function checkRows(oracle: RunEntry | undefined): Row[] {
   ]
 }
 
-function section(runs: readonly RunEntry[], title: string, rows: readonly Row[]): string {
+/** A block of rows, one column a run; the text table and the HTML report show the same. */
+export interface ResultSection {
+  readonly title: string
+  readonly head: readonly string[]
+  readonly rows: readonly (readonly string[])[]
+}
+
+export function resultSections({ runs }: CompareResult): ResultSection[] {
+  const section = (title: string, rows: readonly Row[]): ResultSection => ({
+    title,
+    head: runs.map((run) => run.label),
+    rows: rows.map(([name, show]) => [name, ...runs.map(show)]),
+  })
+  return [
+    section('ms, p50 / p99', latencyRows),
+    section('where TTFT went, p50 / p99', breakdownRows),
+    section('transfer', transferRows),
+    section('checks', checkRows(runs.find(isOracle))),
+  ]
+}
+
+function sectionText({ title, head, rows }: ResultSection): string {
   const table = new Table({
-    head: [title, ...runs.map((run) => run.label)],
+    head: [title, ...head],
     style: { head: [], border: [], compact: true },
-    colWidths: [30, ...runs.map((run) => Math.max(20, run.label.length + 2))],
+    colWidths: [30, ...head.map((label) => Math.max(20, label.length + 2))],
     wordWrap: true,
   })
-  for (const [name, show] of rows) table.push([name, ...runs.map(show)])
+  table.push(...rows.map((row) => [...row]))
   return table.toString()
 }
 
-function noiseText(noise: NoiseFloor): string {
+export function noiseText(noise: NoiseFloor): string {
   const how =
     noise.method === 'split-half'
       ? 'odd against even requests of one run'
@@ -123,7 +148,7 @@ export function headline(agent: 'nixl' | 'memory', nixlVersion: string | null): 
     : `NIXL ${nixlVersion ?? '(version unknown)'}: prefill engine, decode engine and router in separate processes.`
 }
 
-function workloadText({ workload, environment }: CompareResult): string {
+export function workloadText({ workload, environment }: CompareResult): string {
   const trials = workload.trials > 1 ? ` × ${workload.trials} trials` : ''
   return (
     `${workload.requests} requests at ${workload.qps}/s${trials}, ${workload.warmUp} warm-up, ` +
@@ -133,15 +158,12 @@ function workloadText({ workload, environment }: CompareResult): string {
 }
 
 export function renderResult(result: CompareResult): string {
-  const { runs, verdict, environment } = result
+  const { verdict, environment } = result
   const lines = [
     headline(result.agent, environment.nixl),
     workloadText(result),
     '',
-    section(runs, 'ms, p50 / p99', latencyRows),
-    section(runs, 'where TTFT went, p50 / p99', breakdownRows),
-    section(runs, 'transfer', transferRows),
-    section(runs, 'checks', checkRows(runs.find(isOracle))),
+    ...resultSections(result).map(sectionText),
     '',
     'The parts add up to TTFT request by request; their percentiles don’t.',
     noiseText(result.noiseFloor),

@@ -28,6 +28,8 @@ export interface EngineObservation {
 
 export interface Trial {
   readonly label: string
+  /** What the engines call the model that they serve. */
+  readonly model: string
   readonly startUpMs: number
   readonly records: readonly RequestRecord[]
   readonly measured: OpenLoopResult
@@ -44,6 +46,8 @@ export interface TrialContext {
   readonly startCluster: StartCluster
   readonly concurrencyMax: number
   readonly cores: number
+  /** Of one request, send to last byte. Default: `limits.requestDeadlineMs`. */
+  readonly requestDeadlineMs?: number
 }
 
 async function readStats(engine: ClusterEngine): Promise<EngineStats> {
@@ -84,17 +88,28 @@ async function measure(
 ): Promise<Omit<Trial, 'startUpMs'>> {
   const { clock, progress, concurrencyMax, cores } = context
   const label = spec.configuration?.label ?? 'oracle'
-  const pool = new Pool(cluster.entryUrl, { connections: concurrencyMax, pipelining: 1 })
+  const entry = new URL(cluster.entryUrl)
+  const pool = new Pool(entry.origin, {
+    connections: concurrencyMax,
+    pipelining: 1,
+    // The request's own deadline is the only one.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  })
+  const model = await servedModel(cluster.entryUrl)
   const send: SendContext = {
     pool,
-    model: await servedModel(cluster.entryUrl),
+    basePath: entry.pathname.replace(/\/+$/, ''),
+    tokens: cluster.tokens,
+    requestDeadlineMs: context.requestDeadlineMs ?? limits.requestDeadlineMs,
+    model,
     idPrefix: `bench-${spec.name}`,
     clock,
     signal: context.signal,
   }
   const runPhase = (phase: Phase, title: string): Promise<OpenLoopResult> => {
     const requests = schedule.filter((planned) => planned.phase === phase)
-    progress.phase(`${spec.name}: ${title}`, requests.length)
+    if (requests.length > 0) progress.phase(`${spec.name}: ${title}`, requests.length)
     return runOpenLoop({
       requests,
       concurrencyMax,
@@ -119,6 +134,7 @@ async function measure(
     const wallSeconds = (measured.endedAtMs - measured.startedAtMs) / 1_000
     return {
       label,
+      model,
       records: [first, warmUp, measured, burst].flatMap((phase) => phase.records),
       measured,
       burst,

@@ -1,5 +1,5 @@
 /**
- * Where `--json` goes: a file, written whole or not at all, or stdout for `-`.
+ * Where results go: a file, written whole or not at all, or stdout for `-`.
  */
 import { existsSync, renameSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
@@ -12,9 +12,10 @@ const inlineNumbers = (text: string): string =>
   })
 
 /** Before the run, not after it. @throws UsageError when the result could not be written there. */
-export function assertWritable(target: string): void {
+export function assertWritable(flag: 'json' | 'svg' | 'html', target: string): void {
+  if (target === '-' && flag === 'html') throw new UsageError('--html -: name a file')
   if (target === '-' || existsSync(dirname(target))) return
-  throw new UsageError(`--json ${target}: the directory does not exist`)
+  throw new UsageError(`--${flag} ${target}: the directory does not exist`)
 }
 
 export function writeResult(
@@ -23,10 +24,12 @@ export function writeResult(
   stdout: { write(text: string): unknown },
 ): void {
   const text = `${inlineNumbers(JSON.stringify(result, null, 2))}\n`
-  if (target === '-') {
-    stdout.write(text)
-    return
-  }
+  if (target === '-') stdout.write(text)
+  else writeWhole(target, text)
+}
+
+/** Under another name first: a reader never sees half a file. */
+export function writeWhole(target: string, text: string): void {
   const partial = `${target}.partial`
   writeFileSync(partial, text)
   renameSync(partial, target)

@@ -5,9 +5,9 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
-import { Ajv2020 } from 'ajv/dist/2020.js'
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 
-export type SchemaName = 'compare' | 'micro'
+export type SchemaName = 'compare' | 'micro' | 'sweep'
 
 const require = createRequire(import.meta.url)
 
@@ -17,11 +17,25 @@ export function readSchema(name: SchemaName): Record<string, unknown> {
   return JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>
 }
 
-/** @throws Error naming the first places where `result` breaks its schema: a bug of the harness. */
-export function assertMatchesSchema(name: SchemaName, result: unknown): void {
+/** Compiling takes longer than checking, and a sweep checks each of its files. */
+const compiled = new Map<SchemaName, ValidateFunction>()
+
+function validatorOf(name: SchemaName): ValidateFunction {
+  const known = compiled.get(name)
+  if (known) return known
   const ajv = new Ajv2020({ allErrors: true, strict: true, allowUnionTypes: true })
-  if (ajv.validate(readSchema(name), result)) return
-  const places = (ajv.errors ?? [])
+  // A point of a sweep holds an entry of `compare`'s runs.
+  if (name === 'sweep') ajv.addSchema(readSchema('compare'))
+  const validate = ajv.compile(readSchema(name))
+  compiled.set(name, validate)
+  return validate
+}
+
+/** @throws Error naming the first places where `result` breaks its schema. */
+export function assertMatchesSchema(name: SchemaName, result: unknown): void {
+  const validate = validatorOf(name)
+  if (validate(result)) return
+  const places = (validate.errors ?? [])
     .slice(0, 5)
     .map(({ instancePath, message }) => `${instancePath || '/'} ${message ?? ''}`)
   throw new Error(`the result breaks ${name}.schema.json: ${places.join('; ')}`)

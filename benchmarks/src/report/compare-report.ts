@@ -1,0 +1,176 @@
+/**
+ * The HTML report of a comparison. Every number comes from the result, so the page says no more than the
+ * file. Runs are drawn in their order, each in one colour throughout.
+ */
+import { breakdownParts } from '../compare/request-metrics.ts'
+import type { CompareResult, PerSide, RunEntry } from '../compare/result.ts'
+import { headline, noiseText, partTitles, resultSections, workloadText } from '../compare/table.ts'
+import type { Distribution } from '../lib/distribution.ts'
+import { writeWhole } from '../lib/result-file.ts'
+import { conditionsTable } from './conditions-table.ts'
+import { renderPage, type DataTable, type Panel } from './html-page.ts'
+import { barChart, colorOf, curveChart, type BarSeries } from './svg-chart.ts'
+
+type DistributionKey = 'ttftMs' | 'tpotMs' | 'criticalPathMs' | 'kvWaitMs' | 'wireMs' | 'postUs'
+
+/** The share of requests that took at most so long: the whole distribution, no bins. */
+function curvePanel(runs: readonly RunEntry[], key: DistributionKey, title: string): Panel {
+  const series = runs.map((run, index) => {
+    const sorted = [...run[key].samples].sort((a, b) => a - b)
+    const points = sorted.map(
+      (value, i) => [value, (100 * (i + 1)) / sorted.length] as [number, number],
+    )
+    return { name: run.label, color: colorOf(index), points }
+  })
+  const text = { title, xTitle: 'ms', yTitle: '% of requests' }
+  const note = 'Further left is faster. Streamed requests of the measured phase, all trials.'
+  return { title, svg: curveChart(text, series), note }
+}
+
+/** p50 and p99 of one metric, one pair of bars a run. */
+function quantilePanel(
+  runs: readonly RunEntry[],
+  read: (run: RunEntry) => Pick<Distribution, 'p50' | 'p99'> | null,
+  text: { title: string; yTitle: string; note: string },
+): Panel {
+  const shown = runs.filter((run) => typeof read(run)?.p50 === 'number')
+  const of = (key: 'p50' | 'p99'): (number | null)[] => shown.map((run) => read(run)?.[key] ?? null)
+  const series: BarSeries[] = [
+    { name: 'p50', color: colorOf(0), values: of('p50') },
+    { name: 'p99', color: colorOf(1), values: of('p99') },
+  ]
+  const labels = shown.map((run) => run.label)
+  return { title: text.title, svg: barChart(text, labels, series), note: text.note }
+}
+
+function sidesPanel(
+  runs: readonly RunEntry[],
+  read: (run: RunEntry) => PerSide<number>,
+  text: { title: string; yTitle: string; note: string },
+): Panel {
+  const series: BarSeries[] = [
+    { name: 'prefill engine', color: colorOf(0), values: runs.map((run) => read(run).producer) },
+    { name: 'decode engine', color: colorOf(1), values: runs.map((run) => read(run).consumer) },
+  ]
+  const labels = runs.map((run) => run.label)
+  return { title: text.title, svg: barChart(text, labels, series), note: text.note }
+}
+
+/** Means, because only they add up. */
+function breakdownPanel(runs: readonly RunEntry[]): Panel {
+  const title = 'Where TTFT went'
+  const series = breakdownParts.map((part, index) => ({
+    name: partTitles[part],
+    color: colorOf(index),
+    values: runs.map((run) => run.breakdown[part].mean),
+  }))
+  const text = { title, yTitle: 'ms, mean' }
+  const labels = runs.map((run) => run.label)
+  return {
+    title,
+    svg: barChart(text, labels, series, true),
+    note: 'Means add up to the mean TTFT of the requests that have all parts; each part is what it added.',
+  }
+}
+
+const median = (distribution: Distribution | null): number | null => distribution?.p50 ?? null
+
+function panelsOf(result: CompareResult): Panel[] {
+  const { runs } = result
+  const moving = runs.filter((run) => run.label !== 'oracle')
+  return [
+    curvePanel(runs, 'ttftMs', 'Time to first token'),
+    curvePanel(runs, 'tpotMs', 'Time per output token'),
+    breakdownPanel(runs),
+    quantilePanel(moving, (run) => run.criticalPathMs, {
+      title: 'KV on the critical path',
+      yTitle: 'ms',
+      note: 'criticalPathMs: modelled end of the prefill → load complete, known to D’s worker half.',
+    }),
+    quantilePanel(moving, (run) => run.kvWaitMs, {
+      title: 'KV wait on D',
+      yTitle: 'ms',
+      note: 'kvWaitMs: D has blocks for the request → the last one is usable. Under push it spans the prefill.',
+    }),
+    quantilePanel(moving, (run) => run.wireMs, {
+      title: 'Wire',
+      yTitle: 'ms',
+      note: 'wireMs: start of the post → final status.',
+    }),
+    quantilePanel(moving, (run) => run.postUs, {
+      title: 'Post',
+      yTitle: 'µs',
+      note: 'postUs: the agent’s thread building and posting the transfer.',
+    }),
+    sidesPanel(
+      runs,
+      ({ hookUsPerStep: { producer, consumer } }) => ({
+        producer: median(producer),
+        consumer: median(consumer),
+      }),
+      {
+        title: 'Engine thread inside connector hooks',
+        yTitle: 'µs per step, p50',
+        note: 'hookUsPerStep.',
+      },
+    ),
+    sidesPanel(moving, (run) => run.blockSecondsHeld, {
+      title: 'Blocks held',
+      yTitle: 'blocks × seconds',
+      note: 'blockSecondsHeld in the measured phase.',
+    }),
+  ]
+}
+
+function noiseTable({ noiseFloor }: CompareResult): DataTable {
+  const show = (value: number | null): string => (value === null ? '–' : value.toFixed(2))
+  return {
+    title: `Noise floor: ${noiseFloor.label} against itself (${noiseFloor.method})`,
+    head: ['metric', 'first', 'second', 'difference'],
+    rows: Object.entries(noiseFloor.metrics).map(([name, { a, b, relativeDifference }]) => [
+      name,
+      show(a),
+      show(b),
+      relativeDifference === null ? '–' : `${(relativeDifference * 100).toFixed(1)} %`,
+    ]),
+  }
+}
+
+function conditionsOf(result: CompareResult): DataTable {
+  const { workload, environment } = result
+  return conditionsTable(environment, [
+    ['load', workloadText(result)],
+    ['engine', JSON.stringify(workload.engine)],
+    ['prefix caching', workload.prefixCaching],
+    ['transports', environment.transports.join(', ') || '–'],
+    ['seed', String(environment.seed)],
+  ])
+}
+
+export function renderCompareReport(result: CompareResult): string {
+  const { verdict, runs } = result
+  const labels = runs.map((run) => run.label).join(', ')
+  return renderPage({
+    title: `KVFerry comparison: ${labels}`,
+    lead: [
+      headline(result.agent, result.environment.nixl),
+      workloadText(result),
+      noiseText(result.noiseFloor),
+      ...(verdict.ok ? ['All checks passed: bytes verified, texts equal to the oracle’s.'] : []),
+    ],
+    failures: verdict.failures,
+    warnings: verdict.warnings,
+    panels: panelsOf(result),
+    tables: [
+      ...resultSections(result).map((section) => ({
+        ...section,
+        head: ['', ...section.head],
+      })),
+      noiseTable(result),
+      conditionsOf(result),
+    ],
+  })
+}
+
+export const writeCompareReport = (target: string, result: CompareResult): void =>
+  writeWhole(target, renderCompareReport(result))

@@ -1,0 +1,84 @@
+/**
+ * A sweep at a glance: what `--json` writes and the table on the screen. One row a run, in the order of the
+ * grid. Pure.
+ */
+import Table from 'cli-table3'
+import type { GridPoint } from './grid.ts'
+import { pointName } from './grid.ts'
+import type { PointFile } from './point-file.ts'
+import type { SweepVerdict } from './verdict.ts'
+
+export interface SweepSummary {
+  readonly schema: 'kvferry.sweep-summary/1'
+  readonly resultsDirectory: string
+  readonly points: readonly {
+    readonly file: string
+    readonly label: string
+    readonly point: GridPoint
+    readonly valid: boolean | null
+    readonly completed: number
+    readonly failed: number
+    readonly medianTtftMs: number
+    readonly p99TtftMs: number
+    readonly medianTpotMs: number
+    readonly outputTokensPerS: number
+  }[]
+  readonly verdict: SweepVerdict
+}
+
+export function summaryOf(
+  resultsDirectory: string,
+  files: readonly PointFile[],
+  verdict: SweepVerdict,
+): SweepSummary {
+  return {
+    schema: 'kvferry.sweep-summary/1',
+    resultsDirectory,
+    points: files.map((file) => ({
+      file: `${pointName(file.kvferry.label, file.kvferry.point)}.json`,
+      label: file.kvferry.label,
+      point: file.kvferry.point,
+      valid: file.kvferry.valid,
+      completed: file.completed,
+      failed: Number(file['failed']),
+      medianTtftMs: Number(file['median_ttft_ms']),
+      p99TtftMs: Number(file['p99_ttft_ms']),
+      medianTpotMs: Number(file['median_tpot_ms']),
+      outputTokensPerS: Number(file['output_throughput']),
+    })),
+    verdict,
+  }
+}
+
+const guardWord = { true: 'yes', false: 'NO', null: '–' }
+
+export function renderSummary(summary: SweepSummary): string {
+  const table = new Table({
+    head: ['in', 'out', 'qps', 'iter', 'label', 'TTFT p50 / p99 ms', 'TPOT ms', 'in guard'],
+    style: { head: [], border: [], compact: true },
+  })
+  for (const each of summary.points) {
+    const { point } = each
+    table.push([
+      String(point.inputTokens),
+      String(point.outputTokens),
+      String(point.qps),
+      String(point.iteration),
+      each.label,
+      `${each.medianTtftMs.toFixed(1)} / ${each.p99TtftMs.toFixed(1)}`,
+      each.medianTpotMs.toFixed(2),
+      guardWord[`${each.valid}`],
+    ])
+  }
+  const { ok, failures, invalid } = summary.verdict
+  const lines = [
+    table.toString(),
+    `${summary.points.length} result files in ${summary.resultsDirectory}`,
+    ...(invalid.length > 0
+      ? [`${invalid.length} outside the overrun guard: their times describe this machine`]
+      : []),
+    ...failures.map((text) => `FAILED: ${text}`),
+    ok ? 'All checks passed.' : 'Some checks FAILED.',
+  ]
+  return `${lines.join('\n')}\n`
+}

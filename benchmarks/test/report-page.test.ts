@@ -1,0 +1,127 @@
+/**
+ * The reports as a person opens them: in a browser, from disk, offline. No errors, nothing fetched, every
+ * panel drawn, and the words that make the numbers believable.
+ */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { Browser, Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { browserPath, launchBrowser, whyNoBrowser } from './browser.ts'
+import { fakeProgramFlags, runCommand, shortLoad } from './fake-programs.ts'
+
+let directory = ''
+const at = (name: string): string => join(directory, name)
+
+beforeAll(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'kvferry-bench-test-'))
+  process.env['FAKE_FAULT'] = 'overrun'
+  try {
+    const compared = await runCommand([
+      ...['compare', ...fakeProgramFlags, ...shortLoad],
+      ...['--json', at('compare.json'), '--html', at('compare.html')],
+    ])
+    expect(compared.exitCode, compared.stderr).toBe(0)
+    expect(compared.stdout).toContain(`report: ${at('compare.html')}`)
+    const swept = await runCommand([
+      ...['sweep', ...fakeProgramFlags, '--results-dir', at('results'), '--requests', '10'],
+      ...['--qps', '200,400', '--input-lens', '16,32', '--html', at('sweep.html')],
+    ])
+    expect(swept.exitCode, swept.stderr).toBe(0)
+  } finally {
+    delete process.env['FAKE_FAULT']
+  }
+}, 120_000)
+afterAll(() => rmSync(directory, { recursive: true, force: true }))
+
+it('is one file without scripts that names no other', () => {
+  for (const name of ['compare.html', 'sweep.html']) {
+    const html = readFileSync(at(name), 'utf8')
+    expect(html).not.toMatch(/<script|<iframe|<img|@import/i)
+    // Namespaces of SVG are names, not addresses that are fetched.
+    expect(html.replaceAll(/xmlns(:xlink)?="[^"]*"/g, '')).not.toMatch(/(href|src)="(?!data:,")/i)
+  }
+})
+
+describe.skipIf(browserPath === null)(`in Chromium${whyNoBrowser}`, () => {
+  let browser: Browser
+  beforeAll(async () => {
+    browser = await launchBrowser()
+  })
+  afterAll(() => browser?.close())
+
+  async function open(name: string): Promise<{ page: Page; problems: string[] }> {
+    const page = await browser.newPage({ viewport: { width: 1_400, height: 1_000 } })
+    const problems: string[] = []
+    page.on('console', (message) => problems.push(message.text()))
+    page.on('pageerror', (error) => problems.push(String(error)))
+    page.on('request', (request) => {
+      if (request.url() !== pathToFileURL(at(name)).href) problems.push(request.url())
+    })
+    await page.goto(pathToFileURL(at(name)).href)
+    return { page, problems }
+  }
+
+  /** Of each panel: its name, its size on screen, and how many marks (not axes or frames) it has. */
+  const panelsOf = (page: Page) =>
+    page.locator('figure').evaluateAll((figures) =>
+      figures.map((figure) => {
+        const svg = figure.querySelector('svg')
+        const box = svg?.getBoundingClientRect()
+        const marks = [...figure.querySelectorAll('[ecmeta_ssr_type="chart"], [clip-path] path')]
+        return {
+          name: figure.getAttribute('aria-label'),
+          width: box?.width ?? 0,
+          height: box?.height ?? 0,
+          drawn: marks.filter((mark) => {
+            const { width, height } = mark.getBoundingClientRect()
+            return width + height > 0
+          }).length,
+        }
+      }),
+    )
+
+  it.each([
+    ['compare.html', 9],
+    ['sweep.html', 11],
+  ])('%s opens without a complaint, every one of its %i panels drawn', async (name, count) => {
+    const { page, problems } = await open(name)
+    const panels = await panelsOf(page)
+    expect(problems).toEqual([])
+    expect(panels).toHaveLength(count)
+    for (const panel of panels) {
+      expect(panel, String(panel.name)).toMatchObject({ name: expect.stringMatching(/\w/) })
+      expect(panel.width, String(panel.name)).toBeGreaterThan(400)
+      expect(panel.height, String(panel.name)).toBeGreaterThan(200)
+      expect(panel.drawn, String(panel.name)).toBeGreaterThan(0)
+    }
+    await page.close()
+  })
+
+  it('the comparison states checks, noise floor, conditions and what lies outside the guard', async () => {
+    const { page } = await open('compare.html')
+    const text = await page.locator('body').innerText()
+    expect(text).toContain('noise floor (fake')
+    expect(text).toContain('fake: outside the overrun guard (overrun 50.0 %')
+    for (const word of [
+      'KV wait on D',
+      'block-seconds held P / D',
+      'hooks P / D',
+      'kernel, Node',
+    ]) {
+      expect(text).toContain(word)
+    }
+    await page.close()
+  })
+
+  it('the sweep states its points, which are invalid, and the conditions', async () => {
+    const { page } = await open('sweep.html')
+    const text = await page.locator('body').innerText()
+    expect(text).toContain('fake_qps400_in32_out16_iter1 is outside the overrun guard')
+    expect(await page.locator('tbody').first().locator('tr').count()).toBe(8)
+    expect(text).toContain('noise floor of TTFT p50')
+    expect(text).toContain('"maxNumSeqs":8')
+    await page.close()
+  })
+})
