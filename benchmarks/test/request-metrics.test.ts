@@ -12,6 +12,7 @@ const load: LoadTimings = {
   postUs: 250,
   wireUs: 1_250,
   completeAtMs: 1_048,
+  postedAtMs: null,
   bytes: 4_096,
   descriptorsBeforeMerge: 8,
   descriptorsAfterMerge: 2,

@@ -12,6 +12,7 @@ import type { EngineId, Incarnation, Rank, RankKey, RequestId } from './ids.ts'
 import type { KvCacheLayout, KvKernels, KvMemoryAllocator } from './kv-memory.ts'
 import type { Logger } from './logger.ts'
 import type { Metrics } from './metrics.ts'
+import type { ProcessTable } from './processes.ts'
 import type { Random } from './random.ts'
 import type { SideChannel } from './side-channel.ts'
 import type { ReadyFence, TransferAgent } from './transfer-agent.ts'
@@ -94,6 +95,8 @@ export interface LoadSample {
   readonly wireUs: number
   /** Final status known to the worker half. */
   readonly completeAtMs: number
+  /** When the (first) post began, in the initiator's clock; null when nothing was posted, or unknown. */
+  readonly postedAtMs: number | null
   readonly bytes: number
   readonly descriptorsBeforeMerge: number
   readonly descriptorsAfterMerge: number
@@ -132,6 +135,8 @@ export interface WorkerComponents extends CommonComponents {
   readonly kernels?: KvKernels
   /** Host memory that the agent can register, for connectors that stage (`bufferDevice: host`). */
   readonly allocator?: KvMemoryAllocator
+  /** For connectors whose blocks others write into: proof that a writer is gone. Without it they wait. */
+  readonly processes?: ProcessTable
 }
 
 export interface ConnectorFactory {

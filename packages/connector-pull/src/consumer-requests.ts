@@ -16,7 +16,7 @@ import {
   type ConsumerRequestEffect,
   type ConsumerRequestEvent,
   type ConsumerRequestState,
-} from './consumer-scheduler-state.ts'
+} from '@kvferry/connector-api/protocol'
 import type { MetadataOutbox, PendingEntry } from './metadata-outbox.ts'
 import type { Handoff } from './metadata.ts'
 

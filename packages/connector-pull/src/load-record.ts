@@ -94,5 +94,7 @@ export function sampleOf(
 ): LoadSample {
   const { order, bindAtMs, handshakeMs } = record
   const { requestId } = order
-  return { requestId, bindAtMs, handshakeMs, completeAtMs, ...(times ?? noTimes) }
+  // Known about as late as it was done.
+  const postedAtMs = times === null ? null : completeAtMs - times.wireUs / 1_000
+  return { requestId, bindAtMs, handshakeMs, completeAtMs, postedAtMs, ...(times ?? noTimes) }
 }

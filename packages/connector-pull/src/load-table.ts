@@ -17,11 +17,15 @@ import {
   type HostStaging,
   LoadResults,
   type LoadOutcome,
+  quarantineError,
+  recordOverdue,
+  recordTransfer,
 } from '@kvferry/connector-api/protocol'
 import { BlockReader } from './block-reader.ts'
 import type { PeerLink } from './connection-state.ts'
 import { askForLease } from './lease-client.ts'
 import {
+  blockCountOf,
   orderError,
   sampleOf,
   type FinishRead,
@@ -33,8 +37,7 @@ import type { PeerConnections, PeerKey } from './peer-connections.ts'
 import type { OverdueReads } from './overdue-reads.ts'
 import { PostQueue, type PostQueueOptions } from './post-queue.ts'
 import type { PullCounters } from './pull-counters.ts'
-import { quarantineError, quarantinedBlockCount } from './quarantine.ts'
-import { recordOverdue, recordRead } from './read-metrics.ts'
+import { quarantinedBlockCount } from './quarantine.ts'
 import type { LocalCache } from './read-plan.ts'
 import type { ReleaseQueue } from './release-queue.ts'
 
@@ -217,7 +220,7 @@ export class LoadTable {
     }
     this.#reads.delete(completion.transfer)
     this.#init.overdue.end(record)
-    recordRead(metrics, completion)
+    recordTransfer(metrics, 'read', completion)
     const { status, times } = completion
     if (status === 'failed') {
       this.#dispatch(record, { kind: 'transfer-fail', times, error: completion.error })
@@ -246,7 +249,10 @@ export class LoadTable {
     this.#counters.add('loadsOverdue')
     this.#dispatch(record, { kind: 'transfer-overdue' })
     this.#init.overdue.add(record)
-    recordOverdue(this.#components, record.order)
+    const { requestId, handoff } = record.order
+    const { engineId } = handoff.remote
+    const blockCount = blockCountOf(record.order)
+    recordOverdue(this.#components, 'read', { requestId, engineId, blockCount })
     this.#components.metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount)
   }
 

@@ -4,7 +4,7 @@
  * that come of it.
  */
 import type { TransferPost, WorkerComponents } from '@kvferry/connector-api'
-import { asConnectorError } from '@kvferry/connector-api/protocol'
+import { asConnectorError, postAll } from '@kvferry/connector-api/protocol'
 import type { BlockReader } from './block-reader.ts'
 import { countForgery, expiryError, forgeryError } from './handoff-check.ts'
 import type { LeaseKeeper } from './lease-keeper.ts'
@@ -12,7 +12,6 @@ import { outOfRange, type LoadRecord } from './load-record.ts'
 import type { LoadEvent } from './load-state.ts'
 import type { PullOptions } from './options.ts'
 import type { PullCounters } from './pull-counters.ts'
-import { postAll } from './read-post.ts'
 
 export interface PostQueueOptions {
   readonly components: WorkerComponents

@@ -3,7 +3,6 @@
  * on reuse). Nothing can hurry it, so the count is published, bounded as a share of the pool, and new
  * loads are refused beyond that, before the pool runs dry unseen. Computed from the loads, never stored.
  */
-import { ConnectorError, limits, type AnyConnectorError } from '@kvferry/connector-api'
 import { blockCountOf, type LoadRecord } from './load-record.ts'
 
 export function quarantinedBlockCount(loads: Iterable<LoadRecord>): number {
@@ -12,18 +11,4 @@ export function quarantinedBlockCount(loads: Iterable<LoadRecord>): number {
     if (state.kind === 'overdue' || state.kind === 'draining-overdue') count += blockCountOf(order)
   }
   return count
-}
-
-/** Why no further load may start, or null. */
-export function quarantineError(
-  quarantinedCount: number,
-  poolBlockCount: number,
-): AnyConnectorError | null {
-  const max = Math.floor(poolBlockCount * limits.quarantinedBlockShareMax)
-  if (quarantinedCount <= max) return null
-  return new ConnectorError(
-    'ERR_KV_QUARANTINE_FULL',
-    `${quarantinedCount} blocks wait for READs without end, at most ${max} may`,
-    { blocks: quarantinedCount, max },
-  )
 }

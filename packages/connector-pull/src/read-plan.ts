@@ -44,6 +44,6 @@ export function planRead(
     { start, end },
     caches.kvHeadCount,
   )
-  const relayout = relayoutOf(caches, handoff.blockTokens, { blockIds, firstToken: start, end })
+  const relayout = relayoutOf(caches, remote.facts, { blockIds, firstToken: start, end })
   return { local: target, remote: source, relayout }
 }

@@ -12,7 +12,7 @@ import {
   WIRE_VERSION,
 } from '@kvferry/connector-api'
 import { describe, expect, test } from 'vitest'
-import { matchedTokenCount } from '../src/consumer-scheduler-state.ts'
+import { matchedTokenCount } from '@kvferry/connector-api/protocol'
 import { encodeHandoff, parseParams } from '../src/handoff.ts'
 import { handoffBytes, isHandoffSigned, signHandoff } from '../src/handoff-signature.ts'
 import type { HandoffClaims } from '../src/metadata.ts'

@@ -6,7 +6,7 @@ import {
   stepConsumerRequest,
   type ConsumerRequestEvent,
   type ConsumerRequestState,
-} from '../src/consumer-scheduler-state.ts'
+} from '@kvferry/connector-api/protocol'
 import {
   producerRequestTransitions,
   stepProducerRequest,

@@ -11,6 +11,11 @@ export interface ConnectorTarget {
   readonly options?: Readonly<Record<string, unknown>>
   /** Instead of `options` where the next turn is tested: what switches it on. */
   readonly nextTurnOptions?: Readonly<Record<string, unknown>>
+  /**
+   * Kinds of side-channel messages that bring the same news as a notification: held back where a clause
+   * wants to see what a notification does by itself.
+   */
+  readonly newsKinds?: readonly string[]
   /** The lease that these options give. */
   readonly leaseDurationMs?: number
   /** A producer's blocks are free this long after the last sign of a consumer. */
@@ -24,6 +29,7 @@ export const completeTarget = (target: ConnectorTarget): Required<ConnectorTarge
   return {
     options: {},
     nextTurnOptions: target.options ?? {},
+    newsKinds: [],
     leaseDurationMs,
     releaseBoundMs: 1.25 * leaseDurationMs,
     outcomeBoundMs: 2 * limits.transferDeadlineMs + 2 * limits.handshakeTimeoutMs,

@@ -2,7 +2,6 @@
  * When leases are renewed, and in which portions. A consumer renews what it was offered until it has read
  * it or gives it up: requests may wait in its queue for longer than a lease. Pure.
  */
-import type { RequestId } from '../index.ts'
 import { utf8Size } from './bytes.ts'
 import { protocolLimits } from './limits.ts'
 
@@ -15,9 +14,9 @@ export const firstHeartbeatDelayMs = (leftMs: number, intervalMs: number): numbe
   leftMs < 2 * intervalMs ? 0 : intervalMs
 
 /** Portions that fit into one message, in order; every id is in exactly one. */
-export function heartbeatPortions(ids: readonly RequestId[]): RequestId[][] {
+export function heartbeatPortions<Id extends string>(ids: readonly Id[]): Id[][] {
   const { heartbeatIdCountMax, heartbeatSizeBytesMax } = protocolLimits
-  const portions: RequestId[][] = []
+  const portions: Id[][] = []
   let sizeBytes = Number.POSITIVE_INFINITY
   for (const id of ids) {
     const idSizeBytes = 2 + utf8Size(id)

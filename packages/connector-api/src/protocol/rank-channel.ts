@@ -35,7 +35,7 @@ class RankChannel implements SideChannel {
   }
 
   handle(kind: string, handler: SideChannelHandler): void {
-    this.#channel.handle(ofRank(kind, this.#tpRank), (body, from) =>
+    this.#channel.handle(kindOfRank(kind, this.#tpRank), (body, from) =>
       handler(body, this.#view(from)),
     )
   }
@@ -78,11 +78,11 @@ class RankAssociation implements Association {
   }
 
   request(kind: string, body: Uint8Array, options?: { timeoutMs?: number }): Promise<Uint8Array> {
-    return this.#association.request(ofRank(kind, this.#tpRank), body, options)
+    return this.#association.request(kindOfRank(kind, this.#tpRank), body, options)
   }
 
   send(kind: string, body: Uint8Array): void {
-    this.#association.send(ofRank(kind, this.#tpRank), body)
+    this.#association.send(kindOfRank(kind, this.#tpRank), body)
   }
 
   close(): void {
@@ -90,4 +90,6 @@ class RankAssociation implements Association {
   }
 }
 
-const ofRank = (kind: string, tpRank: number): string => `${kind}/${tpRank}`
+/** The kind of a message to one rank of an engine: all ranks share its side channel. */
+export const kindOfRank = (kind: string, tpRank: number): string =>
+  tpRank === 0 ? kind : `${kind}/${tpRank}`

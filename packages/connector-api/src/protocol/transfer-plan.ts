@@ -91,16 +91,17 @@ export function planTransfer(
 }
 
 /**
- * What the target has to put in order once blocks of `sourceBlockTokens` have arrived, or null. `blockIds`
+ * What the target has to put in order once blocks of the source's size have arrived, or null. `blockIds`
  * begin with token `firstToken`; the tokens up to `end` are there.
  */
 export function relayoutOf(
   caches: KvCacheLayout,
-  sourceBlockTokens: number,
+  source: Pick<SideLayout, 'blockTokens' | 'kvHeadCount'>,
   { blockIds, firstToken, end }: { blockIds: Uint32Array; firstToken: number; end: number },
 ): Relayout | null {
+  const sourceBlockTokens = source.blockTokens
   const perBlock = partsPerBlock(caches, sourceBlockTokens)
-  if (perBlock === null) return null
+  if (perBlock === null || source.kvHeadCount !== caches.kvHeadCount) return null
   const ratio = caches.blockTokens / sourceBlockTokens
   const regions = caches.regions.map((region) => {
     const blockSizeBytes = region.blockSizeBytes / ratio

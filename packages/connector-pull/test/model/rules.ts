@@ -4,7 +4,7 @@
  */
 import type { LoadOutcome } from '@kvferry/connector-api/protocol'
 import { stepConnection } from '../../src/connection-state.ts'
-import { stepConsumerRequest } from '../../src/consumer-scheduler-state.ts'
+import { stepConsumerRequest } from '@kvferry/connector-api/protocol'
 import { stepLease } from '../../src/lease-state.ts'
 import { stepLoad } from '../../src/load-state.ts'
 import { stepProducerRequest } from '../../src/producer-scheduler-state.ts'

@@ -4,7 +4,7 @@
  */
 import type { Instant } from '@kvferry/connector-api'
 import type { ConnectionState } from '../../src/connection-state.ts'
-import type { ConsumerRequestState } from '../../src/consumer-scheduler-state.ts'
+import type { ConsumerRequestState } from '@kvferry/connector-api/protocol'
 import type { LeaseAnswer } from '../../src/messages.ts'
 import type { LeaseEvent, LeaseState, Reader } from '../../src/lease-state.ts'
 import type { LoadOutcome } from '@kvferry/connector-api/protocol'

@@ -78,6 +78,7 @@ function describeLoad(request: EngineRequest): LoadTimings | null {
     postUs: sample?.postUs ?? 0,
     wireUs: sample?.wireUs ?? 0,
     completeAtMs: sample?.completeAtMs ?? readyAtMs,
+    postedAtMs: sample?.postedAtMs ?? null,
     bytes: sample?.bytes ?? 0,
     descriptorsBeforeMerge: sample?.descriptorsBeforeMerge ?? 0,
     descriptorsAfterMerge: sample?.descriptorsAfterMerge ?? 0,

@@ -66,7 +66,8 @@ export const bounds: ConnectorGroupRuns<'C9'> = {
     for (let index = 0; index < 40; index += 1) {
       context.serve(cluster, { promptTokenCount: 1 + ((index * 11) % 40) })
     }
-    await context.settle(cluster)
+    // Engines that wait for each other's room get out of it one after the other.
+    await context.settle(cluster, 10 * context.target.outcomeBoundMs)
     for (const { outcome } of cluster.router.journeys) assert.equal(outcome, 'done')
     for (const { host } of cluster.lives) {
       const meta = host.buildMeta([], [])

@@ -31,6 +31,7 @@ async function withheld(context: ConnectorContext, cluster: Cluster, taps: reado
   await context.serveWell(cluster)
   const heard = taps.map((tap) => tap.notifications.length)
   notifications.lossChance = 1
+  for (const tap of taps) for (const kind of context.target.newsKinds) tap.muted.add(kind)
   const journey = context.serve(cluster)
   const isHeard = (): boolean => taps.some((tap, at) => tap.notifications.length > heard[at]!)
   await context.until(cluster, () => isHeard() && context.openTransfers(cluster) === 0)

@@ -51,7 +51,8 @@ export const straightPath: ConnectorGroupRuns<'C2'> = {
     const engine = { p0: { blockCount: 14, stepTokenCountMax: 8 } }
     const cluster = await context.open({ engine })
     const journeys = [40, 40, 40].map((promptTokenCount) =>
-      context.serve(cluster, { promptTokenCount }),
+      // The consumer comes late: meanwhile the first one's blocks are held.
+      context.serve(cluster, { promptTokenCount, hopMs: 60 }),
     )
     await context.settle(cluster)
     for (const journey of journeys) context.assertLoaded(journey)

@@ -1,6 +1,7 @@
 /**
  * Listens on one engine's wires: the notifications that its agent sends, and what it says on the side
- * channel. What was heard can be said again by others. It changes nothing.
+ * channel. What was heard can be said again by others. It changes nothing, but for messages of `muted`
+ * kinds, which it drops.
  */
 import type { Association, SideChannel } from '../../side-channel.ts'
 import type { TransferAgent } from '../../transfer-agent.ts'
@@ -15,6 +16,7 @@ export interface HeardMessage {
 export class WireTap {
   readonly notifications: Uint8Array[] = []
   readonly messages: HeardMessage[] = []
+  readonly muted = new Set<string>()
   readonly #associations = new WeakMap<Association, Association>()
 
   /** For the engine that is to be heard. */
@@ -63,7 +65,7 @@ export class WireTap {
       },
       send: (kind, body) => {
         this.messages.push({ kind, body: body.slice() })
-        association.send(kind, body)
+        if (!this.muted.has(kind)) association.send(kind, body)
       },
     })
     this.#associations.set(association, tapped)

@@ -19,6 +19,7 @@ import type { KvCacheLayout } from '../../kv-memory.ts'
 import { silentLogger } from '../../logger.ts'
 import type { LogFields, Logger } from '../../logger.ts'
 import type { MetricLabels } from '../../metrics.ts'
+import type { ProcessTable } from '../../processes.ts'
 import type { SideChannel } from '../../side-channel.ts'
 import type { ReadyFence, TransferAgent } from '../../transfer-agent.ts'
 import { configOf, createCaches, defaultBlockTokens } from './layout.ts'
@@ -69,6 +70,7 @@ export class EngineHost {
   readonly outputs: WorkerOutput[] = []
   /** What the connector wakes. */
   onStepWanted: () => void = () => {}
+  readonly #processes: ProcessTable
   readonly #aggregator: RankAggregator
   #stepIndex = 0
 
@@ -81,6 +83,7 @@ export class EngineHost {
     this.clock = init.clock ?? world.clock
     this.factory = init.factory ?? world.factory
     const tpSize = init.tpSize ?? 1
+    this.#processes = world.processes.start()
     const common = this.#components(init)
     const channel = this.world.channels.open(
       { engineId: common.engineId, incarnation: common.incarnation },
@@ -145,6 +148,7 @@ export class EngineHost {
   kill(): void {
     for (const { agent } of this.ranks) this.world.fabric.faults.kill(agent.name)
     this.world.channels.faults.kill(asEngineId(this.engineId))
+    this.world.processes.end(this.#processes.self)
   }
 
   async shutdown(): Promise<void> {
@@ -188,7 +192,10 @@ export class EngineHost {
       sideChannel: common.sideChannel,
     }
     const worker = this.factory.createWorker(
-      { ...common, ...ports, kernels: fabric.kernels, allocator: fabric.allocator },
+      {
+        ...{ ...common, ...ports, processes: this.#processes },
+        ...{ kernels: fabric.kernels, allocator: fabric.allocator },
+      },
       { tpRank, tpSize, ppRank: 0, ppSize: 1 },
     )
     return { ...ports, worker, caches }

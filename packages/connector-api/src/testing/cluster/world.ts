@@ -8,12 +8,14 @@ import { createSeededRandom } from '../seeded-random.ts'
 import type { SeededRandom } from '../seeded-random.ts'
 import { createSimClock } from '../sim-clock.ts'
 import type { SimClock } from '../sim-clock.ts'
+import { SimProcesses } from './sim-processes.ts'
 
 export interface World {
   readonly clock: SimClock
   readonly random: SeededRandom
   readonly fabric: MemoryFabric
   readonly channels: MemorySideChannels
+  readonly processes: SimProcesses
   readonly factory: ConnectorFactory
 }
 
@@ -32,7 +34,7 @@ export function createWorld(options: {
   const random = createSeededRandom(seed)
   const fabric = createMemoryFabric({ clock, random: random.fork('fabric'), ...times })
   const channels = createMemorySideChannels({ clock, random: random.fork('channels') })
-  return { clock, random, fabric, channels, factory }
+  return { clock, random, fabric, channels, processes: new SimProcesses(), factory }
 }
 
 /** Advances time until `condition` holds. @throws Error when it doesn't within `limitMs`. */

@@ -1,10 +1,10 @@
 /**
  * One request on the consumer's scheduler half, as a pure machine: offered (it came with a handoff),
  * then loading or settled when the engine allocates, then gone. A settled request never asks for remote
- * KV again: after a preemption the producer has long freed it. Called by scheduler.ts.
+ * KV again: after a preemption the producer has long freed it. Used by pull and push.
  */
-import { assertNever, type BlockIds } from '@kvferry/connector-api'
-import { checked, refuse, type Step, type TransitionTable } from '@kvferry/connector-api/protocol'
+import { assertNever, type BlockIds } from '../index.ts'
+import { checked, refuse, type Step, type TransitionTable } from './transition-table.ts'
 
 export type ConsumerRequestState =
   /** `tokenEnd`: of the tokens that the producer has, the prompt's. */

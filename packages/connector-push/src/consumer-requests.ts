@@ -1,0 +1,111 @@
+/**
+ * The requests whose KV another engine writes, on the scheduler half: feeds the consumer machine, from the
+ * arrival of a request to its end. Owned by scheduler.ts.
+ */
+import type {
+  AnyConnectorError,
+  BlockIds,
+  RequestId,
+  RequestView,
+  SchedulerComponents,
+} from '@kvferry/connector-api'
+import {
+  blocksToFill,
+  matchedTokenCount,
+  stepConsumerRequest,
+  type ConsumerRequestEffect,
+  type ConsumerRequestEvent,
+  type ConsumerRequestState,
+} from '@kvferry/connector-api/protocol'
+import type { MetadataOutbox } from './metadata-outbox.ts'
+import type { MetadataEntry } from './metadata.ts'
+import type { ProducerPlace } from './params.ts'
+
+export class ConsumerRequests {
+  readonly #components: SchedulerComponents
+  readonly #outbox: MetadataOutbox
+  readonly #states = new Map<RequestId, ConsumerRequestState>()
+
+  constructor(components: SchedulerComponents, outbox: MetadataOutbox) {
+    this.#components = components
+    this.#outbox = outbox
+  }
+
+  get size(): number {
+    return this.#states.size
+  }
+
+  get isAborting(): boolean {
+    for (const { kind } of this.#states.values()) if (kind === 'aborting') return true
+    return false
+  }
+
+  has(requestId: RequestId): boolean {
+    return this.#states.has(requestId)
+  }
+
+  /** The worker shakes hands with the producer from now on, while that computes. */
+  offer(request: RequestView, transferId: string, producer: ProducerPlace): void {
+    const { requestId, promptTokenCount, promptDigest } = request
+    this.#states.set(requestId, { kind: 'offered', tokenEnd: promptTokenCount })
+    const prompt = { tokenCount: promptTokenCount, digest: promptDigest }
+    this.#outbox.push({ kind: 'offer', requestId, transferId, producer, prompt })
+  }
+
+  /** Its params are malformed: counted once, computed here. */
+  refuse({ requestId }: RequestView, error: AnyConnectorError): void {
+    this.#states.set(requestId, { kind: 'refused' })
+    const { logger, metrics } = this.#components
+    metrics.add('kv_messages_refused_total', 1, { where: 'handoff' })
+    logger.warn(error.message, { requestId, code: error.code })
+  }
+
+  /** Tokens to be had beyond the local hit. Pure, repeatable. */
+  matched(requestId: RequestId, computedTokenCount: number, recomputeThreshold: number): number {
+    const state = this.#states.get(requestId)
+    if (state === undefined) return 0
+    return matchedTokenCount(state, computedTokenCount, recomputeThreshold)
+  }
+
+  /** @throws RangeError when the engine took another number of tokens than it was offered. */
+  allocated(requestId: RequestId, blocks: BlockIds, externalTokenCount: number): void {
+    const state = this.#states.get(requestId)
+    if (state === undefined) return
+    if (externalTokenCount === 0 || state.kind !== 'offered') {
+      this.#step(requestId, { kind: 'allocated' })
+      return
+    }
+    const { blockTokens } = this.#components
+    const blockIds = blocksToFill(state.tokenEnd, externalTokenCount, blocks, blockTokens)
+    this.#step(requestId, { kind: 'allocated-for-load', blockIds })
+  }
+
+  received(requestId: RequestId): void {
+    this.#step(requestId, { kind: 'received' })
+  }
+
+  finished(requestId: RequestId): void {
+    this.#step(requestId, { kind: 'finished' })
+  }
+
+  clear(): void {
+    this.#states.clear()
+  }
+
+  /** Unknown ids are ignored: most requests come without params. */
+  #step(requestId: RequestId, event: ConsumerRequestEvent): void {
+    const state = this.#states.get(requestId)
+    if (state === undefined) return
+    const next = stepConsumerRequest(state, event, this.#components.clock.now(), undefined)
+    if (next.state.kind === 'ended') this.#states.delete(requestId)
+    else this.#states.set(requestId, next.state)
+    for (const effect of next.effects) this.#outbox.push(entryOf(requestId, effect))
+    if (event.kind === 'finished' && next.effects.length > 0) this.#components.requestStep()
+  }
+}
+
+function entryOf(requestId: RequestId, effect: ConsumerRequestEffect): MetadataEntry {
+  if (effect.kind !== 'load') return { kind: effect.kind, requestId }
+  const { localBlockIds, tokenEnd } = effect
+  return { kind: 'load', requestId, localBlockIds, tokenEnd }
+}

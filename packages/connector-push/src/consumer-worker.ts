@@ -1,0 +1,265 @@
+/**
+ * The consumer's part of the worker half: shakes hands with producers early, registers blocks, and hears of
+ * their end. Routes what the scheduler half ordered, and what producers say, to the parts that act. Owned
+ * by worker.ts; runs on the engine's thread.
+ */
+import {
+  ConnectorError,
+  limits,
+  type AgentNotification,
+  type Association,
+  type BlockIds,
+  type PeerIdentity,
+  type RequestId,
+  type WorkerComponents,
+} from '@kvferry/connector-api'
+import {
+  PeerTokens,
+  PollHolds,
+  closed,
+  kindOfRank,
+  limitExceeded,
+  peerUnavailable,
+  protocolLimits,
+  type LoadResults,
+  type PeerFacts,
+} from '@kvferry/connector-api/protocol'
+import type { BlockFinisher } from './block-finisher.ts'
+import type { HandshakeRequest } from './handshake-messages.ts'
+import { Heartbeats } from './heartbeats.ts'
+import type { Offer } from './load-record.ts'
+import { LoadTable } from './load-table.ts'
+import { decodeDone, decodeFailed, decodeSpeaker, encodeEmpty, messageKinds } from './messages.ts'
+import { decodeWriteDone } from './notification.ts'
+import { OfferKeeper } from './offer-keeper.ts'
+import type { PushOptions } from './options.ts'
+import { ProducerLinks } from './producer-links.ts'
+import type { PushCounters } from './push-counters.ts'
+
+export interface ConsumerOptions {
+  readonly components: WorkerComponents
+  readonly counters: PushCounters
+  readonly options: PushOptions
+  readonly facts: PeerFacts
+  readonly rank: number
+  readonly finisher: BlockFinisher
+  readonly agentMetadata: Uint8Array
+  /** As `TransferAgent.exportBlockTable` made it. */
+  readonly blockTable: Uint8Array
+}
+
+export class ConsumerWorker {
+  readonly #init: ConsumerOptions
+  readonly #components: WorkerComponents
+  readonly #counters: PushCounters
+  readonly #links: ProducerLinks
+  readonly #offers: OfferKeeper
+  readonly #loads: LoadTable
+  readonly #heartbeats: Heartbeats
+  readonly #tokens: PeerTokens
+  readonly #holds: PollHolds
+  #isExpecting = false
+  #wakeShutdown: (() => void) | null = null
+
+  constructor(init: ConsumerOptions) {
+    const { components, counters, options, rank, facts } = init
+    this.#init = init
+    this.#components = components
+    this.#counters = counters
+    this.#tokens = new PeerTokens(components.random)
+    this.#holds = new PollHolds(components.clock, () => this.#onChange())
+    const speaker = { components, rank, facts }
+    const links = (): ProducerLinks => this.#links
+    this.#offers = new OfferKeeper(counters, speaker, links)
+    this.#loads = new LoadTable({
+      ...{ components, counters, links, speaker, finisher: init.finisher },
+      registrationTimeoutMs: options.registrationTimeoutMs,
+      onChange: () => this.#onChange(),
+      onRelease: (order, of) => this.#offers.releaseRank(order, of),
+    })
+    this.#heartbeats = new Heartbeats({
+      components,
+      counters,
+      rank,
+      source: this.#heartbeatSource(),
+    })
+    this.#links = this.#createLinks()
+    this.#listen()
+  }
+
+  get results(): LoadResults {
+    return this.#loads.results
+  }
+
+  get quarantinedBlockCount(): number {
+    return this.#loads.quarantinedBlockCount
+  }
+
+  /** A request came whose KV another engine computes now. */
+  offer(offer: Offer): void {
+    this.#offers.add(offer)
+  }
+
+  /** Has what was offered written into these blocks. */
+  load(requestId: RequestId, localBlockIds: BlockIds, tokenEnd: number): void {
+    const offer = this.#offers.take(requestId)
+    if (offer !== null) {
+      this.#loads.start({ ...offer, localBlockIds, tokenEnd })
+      return
+    }
+    // The offer found no room; or this worker is closing, and keeps none.
+    const max = limits.requestCountMax
+    const error = this.#loads.stopError ?? limitExceeded('requestCountMax', max + 1, max)
+    this.#loads.fail({ requestId, localBlockIds }, error)
+  }
+
+  /** Nothing is to be written. */
+  release(requestId: RequestId): void {
+    const offer = this.#offers.take(requestId)
+    if (offer !== null) this.#offers.release(offer)
+  }
+
+  abort(requestId: RequestId): void {
+    this.#loads.abort(requestId)
+  }
+
+  onNotifications(notifications: readonly AgentNotification[]): void {
+    for (const { message } of notifications) this.#onNotification(message)
+  }
+
+  /** Notifications don't come any more: producers tell the same over the association. */
+  onBroken(): void {
+    this.#loads.stop(closed('agent'))
+  }
+
+  /** Withdraws what is open and waits for the producers' word up to `deadlineMs`; then leaves no timer. */
+  async shutdown(deadlineMs: number): Promise<void> {
+    this.#loads.stop(closed('connector'))
+    if (this.#loads.openCount > 0) await this.#loadsEnd(deadlineMs)
+    this.#heartbeats.close()
+    this.#offers.close()
+    this.#links.close()
+    this.#loads.close()
+    await this.#init.finisher.settle()
+    this.#holds.clear()
+  }
+
+  #loadsEnd(deadlineMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = this.#components.clock.after(deadlineMs, resolve)
+      this.#wakeShutdown = () => {
+        if (this.#loads.openCount > 0) return
+        timer.stop()
+        resolve()
+      }
+    })
+  }
+
+  /** As a target the agent polls while a producer may need it. */
+  #onChange(): void {
+    const isExpected = this.#holds.isHeld || this.#loads.openCount > 0
+    if (isExpected !== this.#isExpecting) {
+      this.#isExpecting = isExpected
+      this.#components.agent.expectNotifications(isExpected)
+    }
+    this.#wakeShutdown?.()
+  }
+
+  #createLinks(): ProducerLinks {
+    const { components, counters, options } = this.#init
+    return new ProducerLinks({
+      ...{ components, counters, handshakeTimeoutMs: options.handshakeTimeoutMs },
+      introduce: (identity) => this.#introduce(identity),
+      listener: {
+        onHandshake: (identity, rank) =>
+          this.#holds.start(wireUpOf(identity, rank), protocolLimits.wireUpTimeoutMs),
+        onReady: (link) => {
+          this.#heartbeats.start(link)
+          this.#loads.parts.onReady(link)
+          this.#offers.onReady(link)
+        },
+        onFailed: (key, error) => {
+          this.#loads.parts.onFailed(key, error)
+          this.#offers.onFailed(key)
+        },
+        onEnd: (link) => {
+          this.#heartbeats.stop(link)
+          this.#loads.parts.onSilence(link, peerUnavailable(link.identity.engineId))
+        },
+      },
+    })
+  }
+
+  #heartbeatSource(): ConstructorParameters<typeof Heartbeats>[0]['source'] {
+    return {
+      keptOver: (link) => this.#offers.keptOver(link),
+      registeredOver: (link) => this.#loads.parts.registeredOver(link),
+      onSilence: (link, error) => this.#loads.parts.onSilence(link, error),
+      onHeld: (link, transferId) => {
+        if (this.#loads.isStuck(link.identity.engineId)) this.#offers.giveUp(transferId)
+      },
+      onForgotten: (part, error) => {
+        if (part.state.kind === 'registered') {
+          this.#loads.parts.dispatch(part, { kind: 'silence', error })
+        }
+      },
+    }
+  }
+
+  #introduce(identity: PeerIdentity): HandshakeRequest {
+    const { rank, facts, agentMetadata, blockTable } = this.#init
+    const { agent } = this.#components
+    const token = this.#tokens.issue(identity)
+    return { rank, facts, agentName: agent.name, agentMetadata, blockTable, token }
+  }
+
+  #listen(): void {
+    const answers: Record<string, (body: Uint8Array, peer: PeerIdentity) => void> = {
+      [messageKinds.wired]: (body, peer) => {
+        const rank = decodeSpeaker(body, messageKinds.wired, peer.engineId)
+        this.#holds.end(wireUpOf(peer, rank))
+      },
+      [messageKinds.done]: (body, peer) =>
+        this.#loads.parts.onDone(decodeDone(body, peer.engineId), peer),
+      [messageKinds.failed]: (body, peer) =>
+        this.#loads.parts.onProducerFailed(decodeFailed(body, peer.engineId), peer),
+    }
+    const { sideChannel } = this.#components
+    for (const [kind, answer] of Object.entries(answers)) {
+      sideChannel.handle(kindOfRank(kind, this.#init.rank), (body, { peer }: Association) => {
+        try {
+          answer(body, peer)
+          return encodeEmpty()
+        } catch (error) {
+          if (ConnectorError.isInstance(error)) this.#refused(kind, error.message)
+          throw error
+        }
+      })
+    }
+  }
+
+  #onNotification(message: Uint8Array): void {
+    try {
+      const { token, loadId } = decodeWriteDone(message)
+      const peer = this.#tokens.identify(token)
+      if (peer === null) this.#refused('notification', 'unknown token')
+      else if (!this.#loads.parts.onWritten(loadId, peer)) this.#counters.add('notificationsLate')
+    } catch (error) {
+      // Anybody on the network can send one: malformed ones are counted, never thrown.
+      if (!ConnectorError.isInstance(error)) throw error
+      this.#refused('notification', error.message)
+    }
+  }
+
+  #refused(where: string, reason: string): void {
+    this.#counters.add('messagesRefused')
+    this.#components.metrics.add('kv_messages_refused_total', 1, { where })
+    const message = `message refused: ${reason}`
+    // Anybody can send notifications: they must not fill the log.
+    if (where === 'notification') this.#components.logger.debug(message, { where })
+    else this.#components.logger.warn(message, { where })
+  }
+}
+
+const wireUpOf = ({ engineId }: PeerIdentity, rank: number): string =>
+  JSON.stringify(['wire-up', engineId, rank])

@@ -1,0 +1,239 @@
+/**
+ * The loads of one consumer: carries out what load-state.ts decides over the parts that producer ranks
+ * write. All events arrive on the engine's thread and run to their end. Owned by consumer-worker.ts; it
+ * never touches a byte: the producer writes.
+ */
+import {
+  ConnectorError,
+  instantPlus,
+  limits,
+  type AnyConnectorError,
+  type EngineId,
+  type Instant,
+  type RequestId,
+} from '@kvferry/connector-api'
+import {
+  LoadResults,
+  limitExceeded,
+  matchingRanks,
+  quarantineError,
+  type LoadOutcome,
+} from '@kvferry/connector-api/protocol'
+import type { BlockFinisher } from './block-finisher.ts'
+import {
+  blocksOf,
+  orderError,
+  sampleOf,
+  type LoadOrder,
+  type LoadRecord,
+  type PartRecord,
+} from './load-record.ts'
+import { stepLoad, type LoadEffect, type LoadEvent } from './load-state.ts'
+import { pushLimits } from './limits.ts'
+import { PartTable, type PartTableOptions } from './part-table.ts'
+import type { PushCounters } from './push-counters.ts'
+import { isRegistrationOver } from './registration-state.ts'
+
+export interface LoadTableOptions extends Omit<PartTableOptions, 'onEnd' | 'onDoubt'> {
+  readonly counters: PushCounters
+  readonly finisher: BlockFinisher
+  readonly registrationTimeoutMs: number
+  /** A load began or ended. */
+  readonly onChange: () => void
+}
+
+export class LoadTable {
+  /** What ended loads leave for the engine to fetch. */
+  readonly results: LoadResults
+  readonly parts: PartTable
+  readonly #init: LoadTableOptions
+  readonly #loads = new Map<RequestId, LoadRecord>()
+  /** By producer: when the last of its loads ended, or the first began. */
+  readonly #progressAt = new Map<EngineId, Instant>()
+  #stopError: AnyConnectorError | null = null
+
+  constructor(init: LoadTableOptions) {
+    this.#init = init
+    this.results = new LoadResults(init.components, init.counters)
+    const { metrics } = init.components
+    this.parts = new PartTable({
+      ...init,
+      onEnd: (part) => this.#partEnd(part),
+      onDoubt: () => metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount),
+    })
+  }
+
+  get openCount(): number {
+    return this.#loads.size
+  }
+
+  get stopError(): AnyConnectorError | null {
+    return this.#stopError
+  }
+
+  /** Blocks that a producer which can't be reached may still write into. */
+  get quarantinedBlockCount(): number {
+    let count = 0
+    for (const { order, parts } of this.#loads.values()) {
+      if (parts.some(({ state }) => state.kind === 'doubtful')) count += blocksOf(order).length
+    }
+    return count
+  }
+
+  /** Loads from this producer are open, and none has ended for a while. */
+  isStuck(engineId: EngineId): boolean {
+    const progressAt = this.#progressAt.get(engineId)
+    if (progressAt === undefined) return false
+    return this.#init.components.clock.now() >= instantPlus(progressAt, pushLimits.roomStallMs)
+  }
+
+  /** Takes a load on; its producer ranks are asked as soon as they can be reached. */
+  start(order: LoadOrder): void {
+    const error = this.#refusal(order)
+    if (error !== null) {
+      this.fail(order, error)
+      for (const rank of this.#ranksOf(order)) this.#init.onRelease(order, rank)
+      return
+    }
+    const { clock } = this.#init.components
+    const { registrationTimeoutMs } = this.#init
+    const ranks = this.#ranksOf(order)
+    const record: LoadRecord = {
+      ...{ order, parts: [], bindAtMs: clock.now(), handshakeMs: 0 },
+      deadline: clock.after(registrationTimeoutMs, () => this.#expire(record)),
+      state: { kind: 'waiting', openCount: ranks.length, failure: null, isAborted: false },
+    }
+    for (const rank of ranks) record.parts.push(this.parts.add(record, rank))
+    this.#loads.set(order.requestId, record)
+    const { engineId } = order.producer
+    if (!this.#progressAt.has(engineId)) this.#progressAt.set(engineId, clock.now())
+    this.#init.counters.add('loadsStarted')
+    this.#init.onChange()
+    for (const part of record.parts) this.parts.connect(part)
+  }
+
+  /** Reports a load that never started. */
+  fail(load: Pick<LoadOrder, 'requestId' | 'localBlockIds'>, error: AnyConnectorError): void {
+    this.results.add(reported(load), { kind: 'failed', error })
+  }
+
+  abort(requestId: RequestId): void {
+    const record = this.#loads.get(requestId)
+    if (record === undefined) return
+    const what = `request ${requestId}`
+    const reason = new ConnectorError('ERR_KV_CLOSED', `${what} was given up`, { what })
+    this.#dispatch(record, { kind: 'abort', reason })
+  }
+
+  /** Nothing is accepted any more, and what is open is withdrawn. */
+  stop(error: AnyConnectorError): void {
+    this.#stopError ??= error
+    for (const record of [...this.#loads.values()]) {
+      this.#dispatch(record, { kind: 'deadline', error })
+    }
+  }
+
+  /** Leaves no timer. */
+  close(): void {
+    for (const { deadline } of this.#loads.values()) deadline?.stop()
+    this.#loads.clear()
+    this.parts.close()
+  }
+
+  #noteProgress(engineId: EngineId): void {
+    const isBusy = [...this.#loads.values()].some(
+      ({ order }) => order.producer.engineId === engineId,
+    )
+    if (isBusy) this.#progressAt.set(engineId, this.#init.components.clock.now())
+    else this.#progressAt.delete(engineId)
+  }
+
+  #ranksOf({ producer }: LoadOrder): number[] {
+    const { rank, facts } = this.#init.speaker
+    return matchingRanks(rank, facts.tpSize, producer.tpSize)
+  }
+
+  #refusal(order: LoadOrder): AnyConnectorError | null {
+    if (this.#stopError !== null) return this.#stopError
+    if (this.#loads.size >= limits.requestCountMax) {
+      return limitExceeded('requestCountMax', this.#loads.size + 1, limits.requestCountMax)
+    }
+    const { caches } = this.#init.finisher
+    return (
+      orderError(order, caches) ?? quarantineError(this.quarantinedBlockCount, caches.blockCount)
+    )
+  }
+
+  #expire(record: LoadRecord): void {
+    const { registrationTimeoutMs: deadlineMs } = this.#init
+    const what = `blocks from ${record.order.producer.engineId}`
+    const message = `${what} did not come in time`
+    const error = new ConnectorError('ERR_KV_DEADLINE', message, { what, deadlineMs })
+    this.#dispatch(record, { kind: 'deadline', error })
+  }
+
+  #partEnd({ load, state }: PartRecord): void {
+    const event: LoadEvent =
+      state.kind === 'failed'
+        ? { kind: 'part-failed', error: state.error }
+        : { kind: 'part-written' }
+    this.#dispatch(load, event)
+  }
+
+  #dispatch(record: LoadRecord, event: LoadEvent): void {
+    const now = this.#init.components.clock.now()
+    const { state, effects } = stepLoad(record.state, event, now, undefined)
+    record.state = state
+    for (const effect of effects) this.#perform(record, effect)
+  }
+
+  #perform(record: LoadRecord, effect: LoadEffect): void {
+    switch (effect.kind) {
+      case 'withdraw-parts':
+        for (const part of record.parts) {
+          if (isRegistrationOver(part.state)) continue
+          this.parts.dispatch(part, { kind: 'withdraw', reason: effect.reason })
+        }
+        return
+      case 'finish':
+        void this.#finish(record)
+        return
+      case 'report':
+        return this.#report(record, effect.outcome)
+    }
+  }
+
+  async #finish(record: LoadRecord): Promise<void> {
+    const { facts } = record.parts[0]!.link!
+    const error = await this.#init.finisher.finish(record.order, facts)
+    this.#dispatch(record, { kind: 'finish-end', error })
+  }
+
+  #report(record: LoadRecord, outcome: LoadOutcome): void {
+    const { order, parts } = record
+    record.deadline?.stop()
+    this.#loads.delete(order.requestId)
+    this.#noteProgress(order.producer.engineId)
+    this.results.add(reported(order), outcome)
+    this.#init.onChange()
+    const forget = (): void => parts.forEach((part) => this.parts.forget(part))
+    if (outcome.kind === 'loaded') this.#sample(record, forget)
+    else forget()
+  }
+
+  /** The measurements may come after the notification: they get a moment. */
+  #sample(record: LoadRecord, forget: () => void): void {
+    const { clock } = this.#init.components
+    const completeAtMs = clock.now()
+    const add = (): void => {
+      this.results.addSample(sampleOf(record, completeAtMs))
+      forget()
+    }
+    if (record.parts.every(({ news }) => news !== null)) add()
+    else clock.after(pushLimits.timesWaitMs, add)
+  }
+}
+
+function reported({ requestId, localBlockIds }: Pick<LoadOrder, 'requestId' | 'localBlockIds'>) {
+  return { requestId, blockIds: localBlockIds }
+}

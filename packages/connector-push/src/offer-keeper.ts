@@ -1,0 +1,144 @@
+/**
+ * What the consumer was offered and has not asked for yet, from the arrival of a request until it has blocks
+ * or is given up: shakes hands early, while the producer computes. Also tells producers of what is not
+ * needed. Owned by consumer-worker.ts.
+ */
+import { instantPlus, limits, type Instant, type RequestId } from '@kvferry/connector-api'
+import type { WorkerComponents } from '@kvferry/connector-api'
+import { asConnectorError, kindOfRank, matchingRanks } from '@kvferry/connector-api/protocol'
+import type { Offer } from './load-record.ts'
+import { pushLimits } from './limits.ts'
+import { encodeRelease, messageKinds } from './messages.ts'
+import type { LinkKey, ProducerLink, ProducerLinks } from './producer-links.ts'
+import type { PushCounters } from './push-counters.ts'
+import type { Speaker } from './registration-client.ts'
+
+interface OfferRecord {
+  readonly offer: Offer
+  readonly offeredAt: Instant
+}
+
+interface Release {
+  readonly offer: Pick<Offer, 'transferId' | 'producer'>
+  readonly rank: number
+}
+
+export class OfferKeeper {
+  readonly #components: WorkerComponents
+  readonly #counters: PushCounters
+  readonly #speaker: Speaker
+  readonly #links: () => ProducerLinks
+  readonly #offers = new Map<RequestId, OfferRecord>()
+  readonly #givenUp = new Set<string>()
+  /** Waiting for a link. */
+  readonly #releases = new Map<Release, LinkKey>()
+  #inFlight = 0
+
+  constructor(counters: PushCounters, speaker: Speaker, links: () => ProducerLinks) {
+    this.#components = speaker.components
+    this.#counters = counters
+    this.#speaker = speaker
+    this.#links = links
+  }
+
+  /** Beyond the bound it is not kept; its load will be refused by name. */
+  add(offer: Offer): void {
+    if (this.#offers.size >= limits.requestCountMax) return
+    this.#offers.set(offer.requestId, { offer, offeredAt: this.#components.clock.now() })
+    for (const rank of this.#ranksOf(offer)) this.#links().linkTo(offer.producer, rank)
+  }
+
+  /** It is asked for, or given up. */
+  take(requestId: RequestId): Offer | null {
+    const record = this.#offers.get(requestId)
+    this.#offers.delete(requestId)
+    if (record !== undefined) this.#givenUp.delete(record.offer.transferId)
+    return record?.offer ?? null
+  }
+
+  /** Transfers that this producer rank is to keep blocks for a while longer. */
+  keptOver({ identity, rank }: ProducerLink): string[] {
+    const now = this.#components.clock.now()
+    const kept: string[] = []
+    for (const { offer, offeredAt } of this.#offers.values()) {
+      const isOfThis = offer.producer.engineId === identity.engineId
+      const isFresh = now < instantPlus(offeredAt, this.#longestMs())
+      if (this.#givenUp.has(offer.transferId)) continue
+      if (isOfThis && isFresh && this.#ranksOf(offer).includes(rank)) kept.push(offer.transferId)
+    }
+    return kept
+  }
+
+  /** Its producer need not keep it any longer: here is no room, and both would wait for each other. */
+  giveUp(transferId: string): void {
+    for (const { offer } of this.#offers.values()) {
+      if (offer.transferId !== transferId || this.#givenUp.has(transferId)) continue
+      this.#givenUp.add(transferId)
+      this.#counters.add('offersGivenUp')
+      this.#components.logger.warn('no room for blocks that are computed: given up', {
+        ...{ requestId: offer.requestId, engineId: offer.producer.engineId },
+      })
+      this.release(offer)
+    }
+  }
+
+  /** Nothing of it is needed: told to every rank that would have written. */
+  release(offer: Offer): void {
+    for (const rank of this.#ranksOf(offer)) this.releaseRank(offer, rank)
+  }
+
+  releaseRank(offer: Release['offer'], rank: number): void {
+    if (this.#releases.size + this.#inFlight >= pushLimits.newsInFlightMax) {
+      this.#counters.add('newsDropped')
+      return
+    }
+    const answer = this.#links().linkTo(offer.producer, rank)
+    if (answer.kind === 'waiting') this.#releases.set({ offer, rank }, answer.key)
+    else if (answer.kind === 'ready') void this.#deliver(offer.transferId, answer.link)
+    else this.#counters.add('newsDropped')
+  }
+
+  onReady(link: ProducerLink): void {
+    for (const { offer } of this.#takeReleases(link.key)) void this.#deliver(offer.transferId, link)
+  }
+
+  onFailed(key: LinkKey): void {
+    this.#takeReleases(key).forEach(() => this.#counters.add('newsDropped'))
+  }
+
+  close(): void {
+    this.#offers.clear()
+    this.#givenUp.clear()
+    this.#releases.clear()
+  }
+
+  #longestMs(): number {
+    return pushLimits.waitingLeaseCountMax * limits.leaseDurationMs
+  }
+
+  #ranksOf({ producer }: Pick<Offer, 'producer'>): number[] {
+    const { rank, facts } = this.#speaker
+    return matchingRanks(rank, facts.tpSize, producer.tpSize)
+  }
+
+  #takeReleases(key: LinkKey): Release[] {
+    const taken = [...this.#releases].filter(([, of]) => of === key).map(([release]) => release)
+    for (const release of taken) this.#releases.delete(release)
+    return taken
+  }
+
+  /** Lost, it costs the producer the rest of a lease. */
+  async #deliver(transferId: string, { association, rank }: ProducerLink): Promise<void> {
+    this.#inFlight += 1
+    try {
+      const body = encodeRelease({ rank: this.#speaker.rank, transferId })
+      await association.request(kindOfRank(messageKinds.release, rank), body)
+    } catch (cause) {
+      const context = { operation: 'release', peer: association.peer.engineId }
+      const { code, message } = asConnectorError(cause, context)
+      this.#components.logger.debug(`release lost: ${message}`, { code })
+    } finally {
+      this.#inFlight -= 1
+    }
+  }
+}

@@ -1,0 +1,181 @@
+/**
+ * The requests whose KV goes to other engines, on the scheduler half: follows the blocks that they get, and
+ * says in the very step whose forward computes them which tokens may leave. Owned by scheduler.ts.
+ */
+import type {
+  BlockIds,
+  RequestId,
+  RequestView,
+  ScheduledRequest,
+  SchedulerComponents,
+} from '@kvferry/connector-api'
+import { readableBlocks } from '@kvferry/connector-api/protocol'
+import type { MetadataOutbox } from './metadata-outbox.ts'
+import type { PromptFacts } from './metadata.ts'
+import {
+  stepProducerRequest,
+  type ProducerRequestEffect,
+  type ProducerRequestEvent,
+  type ProducerRequestState,
+} from './producer-request-state.ts'
+
+interface ProducerRecord {
+  readonly requestId: RequestId
+  readonly transferId: string
+  readonly prompt: PromptFacts
+  /** In token order. */
+  blockIds: number[]
+  /** More than one KV group: nothing is handed over. */
+  isUnsupported: boolean
+  /** Tokens that the step which is being built will have computed. */
+  computedTokenCount: number
+  /** Blocks that the worker half was told. */
+  toldBlockCount: number
+  state: ProducerRequestState
+}
+
+export class ProducerRequests {
+  readonly #components: SchedulerComponents
+  readonly #isProgressive: boolean
+  readonly #outbox: MetadataOutbox
+  readonly #records = new Map<RequestId, ProducerRecord>()
+  readonly #transferIds = new Set<string>()
+
+  constructor(components: SchedulerComponents, isProgressive: boolean, outbox: MetadataOutbox) {
+    this.#components = components
+    this.#isProgressive = isProgressive
+    this.#outbox = outbox
+  }
+
+  get size(): number {
+    return this.#records.size
+  }
+
+  get hasHeldBlocks(): boolean {
+    for (const { state } of this.#records.values()) if (state.kind === 'held') return true
+    return false
+  }
+
+  has(requestId: RequestId): boolean {
+    return this.#records.has(requestId)
+  }
+
+  /** A transfer has one producer: a second request of the same id would be taken for it. */
+  hasTransfer(transferId: string): boolean {
+    return this.#transferIds.has(transferId)
+  }
+
+  add({ requestId, promptTokenCount, promptDigest }: RequestView, transferId: string): void {
+    this.#transferIds.add(transferId)
+    const prompt = { tokenCount: promptTokenCount, digest: promptDigest }
+    this.#records.set(requestId, {
+      ...{ requestId, transferId, prompt, blockIds: [], isUnsupported: false },
+      ...{ computedTokenCount: 0, toldBlockCount: 0 },
+      state: { kind: 'announced', wasHandedOver: false },
+    })
+    // At once: a registration for a prefill that nobody has heard of is not kept for long.
+    this.#outbox.push({ kind: 'announce', requestId, transferId, prompt })
+  }
+
+  allocated(requestId: RequestId, blocks: BlockIds): void {
+    const record = this.#records.get(requestId)
+    if (record === undefined) return
+    record.isUnsupported ||= blocks.length !== 1
+    record.blockIds = [...(blocks[0] ?? [])]
+  }
+
+  /** The steps' tokens; called while the step's metadata is built. */
+  scheduled(requests: readonly ScheduledRequest[]): void {
+    for (const { requestId, computedTokenCountAfter, newBlockIds } of requests) {
+      const record = this.#records.get(requestId)
+      if (record === undefined) continue
+      record.isUnsupported ||= newBlockIds.length > 1
+      record.blockIds.push(...(newBlockIds[0] ?? []))
+      record.computedTokenCount = computedTokenCountAfter
+      if (!record.isUnsupported) this.#computed(record)
+    }
+  }
+
+  preempted(requestIds: readonly RequestId[]): void {
+    for (const requestId of requestIds) {
+      const record = this.#records.get(requestId)
+      if (record === undefined) continue
+      record.blockIds = []
+      record.toldBlockCount = 0
+      record.computedTokenCount = 0
+      this.#step(record, { kind: 'preempted' })
+    }
+  }
+
+  /** Whether the engine keeps the blocks until the worker's report. */
+  finish(request: RequestView, blocks: BlockIds): boolean {
+    const record = this.#records.get(request.requestId)
+    if (record === undefined) return false
+    const { promptTokenCount } = request
+    const { blockTokens } = this.#components
+    const { kind } = readableBlocks(request, promptTokenCount, blocks, blockTokens)
+    const isReadable = kind === 'readable'
+    this.#step(record, { kind: isReadable ? 'finished-readable' : 'finished-unreadable' })
+    // An end may find the engine idle.
+    if (!this.#outbox.isEmpty) this.#components.requestStep()
+    return record.state.kind === 'held'
+  }
+
+  sent(requestId: RequestId): void {
+    const record = this.#records.get(requestId)
+    if (record?.state.kind === 'held') this.#step(record, { kind: 'sent' })
+  }
+
+  /** What was handed over may be read until the worker's report, also while everything closes. */
+  clear(): void {
+    for (const [requestId, { state, transferId }] of this.#records) {
+      if (state.kind !== 'announced' || state.wasHandedOver) continue
+      this.#records.delete(requestId)
+      this.#transferIds.delete(transferId)
+    }
+  }
+
+  #computed(record: ProducerRecord): void {
+    const isWhole = record.computedTokenCount >= record.prompt.tokenCount
+    if (isWhole) this.#step(record, { kind: 'computed-all' })
+    else if (this.#isProgressive) this.#step(record, { kind: 'computed-part' })
+  }
+
+  #step(record: ProducerRecord, event: ProducerRequestEvent): void {
+    const now = this.#components.clock.now()
+    const { state, effects } = stepProducerRequest(record.state, event, now, undefined)
+    record.state = state
+    if (state.kind === 'ended') {
+      this.#records.delete(record.requestId)
+      this.#transferIds.delete(record.transferId)
+    }
+    for (const effect of effects) this.#perform(record, effect)
+  }
+
+  #perform(record: ProducerRecord, effect: ProducerRequestEffect): void {
+    const { requestId } = record
+    switch (effect.kind) {
+      case 'hand-over':
+        return this.#handOver(record, effect.isLast)
+      case 'abort':
+        return this.#outbox.push({ kind: 'abort-source', requestId })
+      case 'preempt':
+      case 'finish':
+      case 'withdraw':
+        return this.#outbox.push({ kind: effect.kind, requestId })
+    }
+  }
+
+  #handOver(record: ProducerRecord, isLast: boolean): void {
+    const { requestId, prompt, blockIds, toldBlockCount } = record
+    const { blockTokens } = this.#components
+    const tokenEnd = Math.min(record.computedTokenCount, prompt.tokenCount)
+    const end = Math.ceil(tokenEnd / blockTokens)
+    this.#outbox.push({
+      ...{ kind: 'computed', requestId, tokenEnd, isLast },
+      firstBlock: toldBlockCount,
+      blockIds: Uint32Array.from(blockIds.slice(toldBlockCount, end)),
+    })
+    record.toldBlockCount = end
+  }
+}

@@ -1,0 +1,91 @@
+/**
+ * The consumer's two questions about a registration, over the side channel: take it on, and write no more.
+ * Each turns every answer, and every silence, into the registration machine's event. Called by
+ * load-table.ts.
+ */
+import {
+  ConnectorError,
+  type AnyConnectorError,
+  type PeerIdentity,
+  type WorkerComponents,
+} from '@kvferry/connector-api'
+import { asConnectorError, kindOfRank, type PeerFacts } from '@kvferry/connector-api/protocol'
+import { blocksOf, firstTokenOf, type PartRecord } from './load-record.ts'
+import {
+  decodeRegisterReply,
+  decodeWithdrawReply,
+  encodeRegistration,
+  encodeWithdraw,
+  messageKinds,
+} from './messages.ts'
+import type { RegistrationEvent } from './registration-state.ts'
+
+/** The consumer rank that asks. */
+export interface Speaker {
+  readonly components: WorkerComponents
+  readonly rank: number
+  readonly facts: PeerFacts
+}
+
+/** Never rejects. */
+export async function register(
+  { rank, facts }: Speaker,
+  { link, load, loadId }: PartRecord,
+): Promise<RegistrationEvent> {
+  const { association, identity, rank: producerRank } = link!
+  const { order } = load
+  const { transferId, prompt, tokenEnd } = order
+  try {
+    const body = encodeRegistration({
+      ...{ rank, loadId, transferId, tokenCount: tokenEnd, promptDigest: prompt.digest },
+      firstToken: firstTokenOf(order, facts.blockTokens),
+      blockIds: blocksOf(order),
+    })
+    const answer = await association.request(kindOfRank(messageKinds.register, producerRank), body)
+    const refusal = decodeRegisterReply(answer, identity.engineId, order.requestId)
+    return refusal === null ? { kind: 'accept' } : { kind: 'refuse', error: refusal }
+  } catch (cause) {
+    // Whatever went wrong here, the producer may have taken it on.
+    return silence(cause, 'register', identity)
+  }
+}
+
+/** Never rejects. Asks again as long as the producer answers that its WRITE has not ended. */
+export async function withdraw(
+  { components, rank }: Speaker,
+  { link, load, loadId }: PartRecord,
+): Promise<RegistrationEvent> {
+  const { address, identity, process, rank: producerRank } = link!
+  const hasEnded = process === null ? null : (components.processes?.hasEnded(process) ?? null)
+  if (hasEnded === true) return { kind: 'writer-end' }
+  const kind = kindOfRank(messageKinds.withdraw, producerRank)
+  const body = encodeWithdraw({ rank, loadId, transferId: load.order.transferId })
+  try {
+    for (;;) {
+      const association = await components.sideChannel.connect(address)
+      const { incarnation } = association.peer
+      if (incarnation !== identity.incarnation) {
+        // On another machine a new life of the engine is the proof; on this one its process is.
+        if (hasEnded === null) return { kind: 'writer-end' }
+        return { kind: 'silence', error: wrongEpoch(identity, association.peer) }
+      }
+      const reply = decodeWithdrawReply(await association.request(kind, body), identity.engineId)
+      if (reply === 'withdrawn') return { kind: 'withdraw-end' }
+      if (reply === 'written') return { kind: 'write-end' }
+    }
+  } catch (cause) {
+    return silence(cause, 'withdraw', identity)
+  }
+}
+
+function silence(cause: unknown, operation: string, { engineId }: PeerIdentity): RegistrationEvent {
+  return { kind: 'silence', error: asConnectorError(cause, { operation, peer: engineId }) }
+}
+
+function wrongEpoch(
+  { engineId, incarnation: expected }: PeerIdentity,
+  { incarnation: actual }: PeerIdentity,
+): AnyConnectorError {
+  const message = `${engineId} has begun another life, and its former one has not ended`
+  return new ConnectorError('ERR_KV_WRONG_EPOCH', message, { engineId, expected, actual })
+}

@@ -1,0 +1,348 @@
+/**
+ * Where prefills and registrations meet on one producer rank, in whatever order they come: carries out what
+ * source-state.ts and write-state.ts decide. A WRITE is handed to the agent in the turn in which the later
+ * of both comes, behind the fence of the forward that computes its bytes. All events arrive on the engine's
+ * thread and run to their end. Owned by producer-worker.ts.
+ */
+import {
+  ConnectorError,
+  limits,
+  type AnyConnectorError,
+  type ReadyFence,
+  type RequestId,
+} from '@kvferry/connector-api'
+import { closed, limitExceeded, type PeerFacts } from '@kvferry/connector-api/protocol'
+import type { ConsumerPeer } from './consumer-peers.ts'
+import type { TransferStanding } from './heartbeat-messages.ts'
+import { pushLimits } from './limits.ts'
+import type { Registration, Release, WithdrawQuestion, WithdrawReply } from './messages.ts'
+import type { MetadataEntry, PromptFacts } from './metadata.ts'
+import {
+  createRendezvous,
+  hasOpenPosts,
+  isOpen,
+  isSamePrompt,
+  lateKey,
+  noteConsumer,
+  otherPrompt,
+  refusalOf,
+  registrationError,
+  sourceContext,
+  type PartRecord,
+  type Rendezvous,
+  type SourceRecord,
+} from './rendezvous.ts'
+import { stepSource, type SourceEffect, type SourceEvent } from './source-state.ts'
+import type { WriteEvent } from './write-state.ts'
+import { WriteTable, type WriteTableOptions } from './write-table.ts'
+
+export interface RendezvousTableOptions extends Omit<WriteTableOptions, 'onPartEnd'> {
+  readonly facts: PeerFacts
+  readonly rank: number
+  readonly leaseDurationMs: number
+  /** After a part or a source began or ended. */
+  readonly onChange: () => void
+}
+
+type Computed = Extract<MetadataEntry, { kind: 'computed' }>
+
+export class RendezvousTable {
+  readonly writes: WriteTable
+  readonly #init: RendezvousTableOptions
+  readonly #meetings = new Map<string, Rendezvous>()
+  /** Of the requests that the engine has not got back. */
+  readonly #sources = new Map<RequestId, Rendezvous>()
+  #isClosed = false
+  #sent: RequestId[] = []
+
+  constructor(init: RendezvousTableOptions) {
+    this.#init = init
+    this.writes = new WriteTable({ ...init, onPartEnd: (part) => this.#partEnd(part) })
+  }
+
+  /** Requests whose blocks the engine keeps for a consumer. */
+  get heldCount(): number {
+    let count = 0
+    for (const { source } of this.#sources.values()) {
+      if (source!.state.kind === 'held' || source!.state.kind === 'draining') count += 1
+    }
+    return count
+  }
+
+  get hasUnreported(): boolean {
+    return this.#sent.length > 0
+  }
+
+  takeSent(): RequestId[] {
+    const sent = this.#sent
+    this.#sent = []
+    return sent
+  }
+
+  announce(requestId: RequestId, transferId: string, prompt: PromptFacts): void {
+    const meeting = this.#meetingOf(transferId)
+    meeting.over = null
+    meeting.retention?.stop()
+    meeting.source = {
+      ...{ requestId, prompt, blockIds: [], tokenEnd: 0, isComplete: false },
+      ...{ fence: null, timer: null, state: { kind: 'computing' } },
+    }
+    this.#sources.set(requestId, meeting)
+    for (const part of [...meeting.parts.values()].filter(isOpen)) {
+      this.#listenFor(part)
+      if (isSamePrompt(part.registration, meeting.source)) continue
+      this.writes.dispatch(part, { kind: 'source-fail', error: otherPrompt() })
+    }
+  }
+
+  /** The forward of this step computes it; `fence` is signalled when that has ended. */
+  computed(entries: readonly Computed[], fence: ReadyFence | null): void {
+    for (const { requestId, tokenEnd, isLast, firstBlock, blockIds } of entries) {
+      const meeting = this.#sources.get(requestId)
+      if (meeting === undefined) continue
+      const source = meeting.source!
+      source.blockIds = [...source.blockIds.slice(0, firstBlock), ...blockIds]
+      source.tokenEnd = tokenEnd
+      source.isComplete = isLast
+      source.fence = fence
+      if (isLast) this.#dispatch(meeting, { kind: 'compute-end' })
+      for (const part of meeting.parts.values()) this.writes.advance(part)
+    }
+    this.writes.flush()
+  }
+
+  /** What happened to a request on this engine. */
+  tell(requestId: RequestId, event: SourceEvent): void {
+    const meeting = this.#sources.get(requestId)
+    if (meeting !== undefined) this.#dispatch(meeting, event)
+  }
+
+  /** Parts of these requests that the agent still reads for. */
+  openPartsOf(requestIds: readonly RequestId[]): PartRecord[] {
+    return requestIds
+      .flatMap((requestId) => [...(this.#sources.get(requestId)?.parts.values() ?? [])])
+      .filter(hasOpenPosts)
+  }
+
+  /** Why it isn't taken on, or null. */
+  register(registration: Registration, peer: ConsumerPeer): AnyConnectorError | null {
+    const refusal = this.#refusal(registration, peer)
+    if (refusal !== null) return refusal
+    const meeting = this.#meetingOf(registration.transferId)
+    const { rank } = registration
+    if (meeting.parts.has(rank)) return null
+    const part: PartRecord = {
+      ...{ rendezvous: meeting, registration, peer, waiters: [], times: null, postedAtMs: 0 },
+      ...{ state: { kind: 'waiting' }, writtenEnd: registration.firstToken, silence: null },
+    }
+    noteConsumer(meeting, this.#init.facts, this.#init.rank, peer.facts)
+    meeting.parts.set(rank, part)
+    this.#listenFor(part)
+    this.#init.onChange()
+    this.writes.advance(part)
+    this.writes.flush()
+    return null
+  }
+
+  /** Answers once nothing writes into those blocks, or that it can't say so yet. */
+  withdraw(
+    question: WithdrawQuestion,
+    from: Pick<ConsumerPeer, 'identity'>,
+  ): Promise<WithdrawReply> {
+    const part = this.#meetings.get(question.transferId)?.parts.get(question.rank)
+    const key = lateKey(from, question)
+    if (part === undefined || lateKey(part.peer, part.registration) !== key) {
+      this.#refuseLater(question.transferId, key)
+      return Promise.resolve('withdrawn')
+    }
+    return this.writes.withdraw(part)
+  }
+
+  release({ transferId, rank }: Release, peer: ConsumerPeer): void {
+    const meeting = this.#meetings.get(transferId)
+    if (meeting === undefined || meeting.parts.has(rank)) return
+    noteConsumer(meeting, this.#init.facts, this.#init.rank, peer.facts)
+    meeting.releasedRanks.add(rank)
+    if (this.#isOwned(meeting)) this.#dispatch(meeting, { kind: 'part-end' })
+  }
+
+  /** How it stands for this consumer rank; it is kept for a while longer. */
+  renew(transferId: string, peer: ConsumerPeer): TransferStanding {
+    const meeting = this.#meetings.get(transferId)
+    if (meeting === undefined) return 'unknown'
+    if (this.#isOwned(meeting)) this.#dispatch(meeting, { kind: 'renew' })
+    const part = meeting.parts.get(peer.rank)
+    if (part === undefined) return meeting.source?.state.kind === 'held' ? 'held' : 'unknown'
+    if (part.peer !== peer || !isOpen(part)) return 'unknown'
+    this.#listenFor(part)
+    return 'registered'
+  }
+
+  /** That consumer rank waits for nothing any more. */
+  leave(peer: ConsumerPeer): void {
+    for (const part of this.#partsOf(peer)) this.writes.dispatch(part, { kind: 'leave' })
+  }
+
+  hasOpenWrites(peer: ConsumerPeer): boolean {
+    return this.#partsOf(peer).some(hasOpenPosts)
+  }
+
+  /** Nothing is taken on any more; what is not on its way is given up. */
+  stop(): void {
+    this.#isClosed = true
+    const error = closed('connector')
+    for (const part of this.#allParts()) this.writes.dispatch(part, { kind: 'source-fail', error })
+  }
+
+  /** Leaves no timer. */
+  close(): void {
+    for (const { source, parts, retention } of this.#meetings.values()) {
+      retention?.stop()
+      source?.timer?.stop()
+      for (const { silence } of parts.values()) silence?.stop()
+    }
+    this.#meetings.clear()
+    this.#sources.clear()
+  }
+
+  #refusal(registration: Registration, peer: ConsumerPeer): AnyConnectorError | null {
+    if (this.#isClosed) return closed('connector')
+    const invalid = registrationError(registration, peer)
+    if (invalid !== null) return invalid
+    const meeting = this.#meetings.get(registration.transferId)
+    if (meeting === undefined) {
+      const max = 2 * limits.requestCountMax
+      if (this.#meetings.size < max) return null
+      return limitExceeded('requestCountMax', this.#meetings.size + 1, max)
+    }
+    return refusalOf(meeting, registration, peer)
+  }
+
+  /** This engine has a request for it that has not ended. */
+  #isOwned(meeting: Rendezvous): boolean {
+    const { source } = meeting
+    return source !== null && this.#sources.get(source.requestId) === meeting
+  }
+
+  #meetingOf(transferId: string): Rendezvous {
+    const known = this.#meetings.get(transferId)
+    if (known !== undefined) return known
+    const meeting = createRendezvous(transferId)
+    this.#meetings.set(transferId, meeting)
+    return meeting
+  }
+
+  /** A registration that its withdrawal overtook must not be taken on. */
+  #refuseLater(transferId: string, key: string): void {
+    const isKnown = this.#meetings.has(transferId)
+    if (!isKnown && this.#meetings.size >= 2 * limits.requestCountMax) return
+    const meeting = this.#meetingOf(transferId)
+    meeting.withdrawn.add(key)
+    if (meeting.source === null) this.#forgetLater(meeting)
+  }
+
+  #partsOf(peer: ConsumerPeer): PartRecord[] {
+    return this.#allParts().filter((part) => part.peer === peer)
+  }
+
+  #allParts(): PartRecord[] {
+    return [...this.#meetings.values()].flatMap(({ parts }) => [...parts.values()])
+  }
+
+  /**
+   * The consumer's heartbeats keep it. A router asks both engines at once, so without a request on this one
+   * it is not kept: none will come.
+   */
+  #listenFor(part: PartRecord): void {
+    if (part.silence !== null && part.rendezvous.source === null) return
+    part.silence?.stop()
+    const { components, leaseDurationMs } = this.#init
+    if (part.rendezvous.source === null) {
+      const orphaned: WriteEvent = { kind: 'source-fail', error: noPrefill(part) }
+      part.silence = components.clock.after(leaseDurationMs, () =>
+        this.writes.dispatch(part, orphaned),
+      )
+      return
+    }
+    const timeoutMs = pushLimits.silentLeaseCountMax * leaseDurationMs
+    const leave: WriteEvent = { kind: 'leave' }
+    part.silence = components.clock.after(timeoutMs, () => this.writes.dispatch(part, leave))
+  }
+
+  #partEnd(part: PartRecord): void {
+    part.silence?.stop()
+    const { rendezvous } = part
+    if (this.#isOwned(rendezvous)) this.#dispatch(rendezvous, { kind: 'part-end' })
+    else if (![...rendezvous.parts.values()].some(isOpen)) this.#forgetLater(rendezvous)
+    this.#init.onChange()
+  }
+
+  #dispatch(meeting: Rendezvous, event: SourceEvent): void {
+    const source = meeting.source!
+    const context = sourceContext(meeting, this.#init.leaseDurationMs)
+    const now = this.#init.components.clock.now()
+    const { state, effects } = stepSource(source.state, event, now, context)
+    source.state = state
+    if (state.kind === 'ended') this.#sourceEnd(meeting, source)
+    for (const effect of effects) this.#perform(meeting, source, effect)
+    this.#init.onChange()
+  }
+
+  #perform(meeting: Rendezvous, source: SourceRecord, effect: SourceEffect): void {
+    switch (effect.kind) {
+      case 'fail-parts':
+        for (const part of [...meeting.parts.values()]) {
+          this.writes.dispatch(part, { kind: 'source-fail', error: effect.error })
+        }
+        return
+      case 'preempt-parts':
+        Object.assign(source, { blockIds: [], tokenEnd: 0, isComplete: false, fence: null })
+        for (const part of [...meeting.parts.values()]) this.writes.preempt(part)
+        return
+      case 'arm':
+        return this.#arm(meeting, source, effect.at)
+      case 'report-sent':
+        this.#sent.push(source.requestId)
+        return
+      case 'count-expired':
+        this.#init.counters.add('leasesExpired')
+        this.#init.components.metrics.add('kv_leases_expired_total')
+        return
+    }
+  }
+
+  #arm(meeting: Rendezvous, source: SourceRecord, at: number): void {
+    const { clock } = this.#init.components
+    source.timer?.stop()
+    source.timer = clock.after(Math.max(0, at - clock.now()), () =>
+      this.#dispatch(meeting, { kind: 'timer' }),
+    )
+  }
+
+  #sourceEnd(meeting: Rendezvous, source: SourceRecord): void {
+    source.timer?.stop()
+    this.#sources.delete(source.requestId)
+    const { requestId } = source
+    const message = 'the producer holds nothing of this transfer any more'
+    meeting.over = new ConnectorError('ERR_KV_LEASE_EXPIRED', message, { requestId })
+    this.#forgetLater(meeting)
+  }
+
+  /** Remembered for as long as somebody may come late. */
+  #forgetLater(meeting: Rendezvous): void {
+    meeting.retention?.stop()
+    const { clock } = this.#init.components
+    meeting.retention = clock.after(pushLimits.rendezvousRetentionMs, () => {
+      const isBusy = [...meeting.parts.values()].some(isOpen)
+      if (isBusy) this.#forgetLater(meeting)
+      else if (this.#meetings.get(meeting.transferId) === meeting) {
+        this.#meetings.delete(meeting.transferId)
+      }
+    })
+  }
+}
+
+function noPrefill({ registration }: PartRecord): AnyConnectorError {
+  const what = `prefill for ${registration.transferId}`
+  return new ConnectorError('ERR_KV_DEADLINE', `no ${what} came`, { what, deadlineMs: 0 })
+}

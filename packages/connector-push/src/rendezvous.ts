@@ -1,0 +1,156 @@
+/**
+ * What a producer rank keeps of one transfer: the request whose KV is to be written, and what consumer ranks
+ * registered for it, in whatever order they come. Records and the questions about them; rendezvous-table.ts
+ * acts.
+ */
+import {
+  ConnectorError,
+  type AnyConnectorError,
+  type ReadyFence,
+  type RequestId,
+  type Timer,
+  type TransferTimes,
+} from '@kvferry/connector-api'
+import { closed, matchingRanks, type PeerFacts } from '@kvferry/connector-api/protocol'
+import type { ConsumerPeer } from './consumer-peers.ts'
+import type { Registration } from './messages.ts'
+import type { PromptFacts } from './metadata.ts'
+import type { SourceContext, SourceState } from './source-state.ts'
+import { openPostCount, type WithdrawAnswer, type WriteState } from './write-state.ts'
+
+/** The request on this engine. */
+export interface SourceRecord {
+  readonly requestId: RequestId
+  readonly prompt: PromptFacts
+  /** In token order, as far as they were handed over. */
+  blockIds: number[]
+  /** Tokens whose KV is there once `fence` is signalled. */
+  tokenEnd: number
+  isComplete: boolean
+  fence: ReadyFence | null
+  timer: Timer | null
+  state: SourceState
+}
+
+/** What one consumer rank registered. */
+export interface PartRecord {
+  readonly rendezvous: Rendezvous
+  readonly registration: Registration
+  readonly peer: ConsumerPeer
+  state: WriteState
+  /** Tokens before it are posted. */
+  writtenEnd: number
+  /** Ends it when its consumer gives no sign for long. */
+  silence: Timer | null
+  /** Consumers that wait for a withdrawal's answer. */
+  waiters: ((answer: WithdrawAnswer) => void)[]
+  times: TransferTimes | null
+  postedAtMs: number
+}
+
+export interface Rendezvous {
+  readonly transferId: string
+  source: SourceRecord | null
+  /** By consumer rank. */
+  readonly parts: Map<number, PartRecord>
+  /** Consumer ranks that need nothing. */
+  readonly releasedRanks: Set<number>
+  /** Registrations that were withdrawn before they came, by `lateKey`. */
+  readonly withdrawn: Set<string>
+  /** How many consumer ranks this rank writes to; null while no consumer is known. */
+  expectedCount: number | null
+  /** Why nothing begins any more; null while something may. */
+  over: AnyConnectorError | null
+  /** Forgets it. */
+  retention: Timer | null
+}
+
+export const createRendezvous = (transferId: string): Rendezvous => ({
+  ...{ transferId, source: null, parts: new Map(), releasedRanks: new Set() },
+  ...{ withdrawn: new Set(), expectedCount: null, over: null, retention: null },
+})
+
+export const isOpen = ({ state }: PartRecord): boolean => state.kind !== 'ended'
+
+export const hasOpenPosts = ({ state }: PartRecord): boolean => openPostCount(state) > 0
+
+/** One registration of one life of a consumer rank. */
+export const lateKey = (
+  { identity: { engineId, incarnation } }: Pick<ConsumerPeer, 'identity'>,
+  { rank, loadId }: Pick<Registration, 'rank' | 'loadId'>,
+): string => JSON.stringify([engineId, incarnation, rank, loadId])
+
+export function sourceContext(
+  { parts, releasedRanks, expectedCount }: Rendezvous,
+  leaseDurationMs: number,
+): SourceContext {
+  const records = [...parts.values()]
+  const openCount = records.filter(isOpen).length
+  const endedCount = records.length - openCount + releasedRanks.size
+  return { openCount, endedCount, expectedCount, leaseDurationMs }
+}
+
+/** A consumer of `facts` has spoken about it. */
+export function noteConsumer(
+  rendezvous: Rendezvous,
+  own: PeerFacts,
+  rank: number,
+  facts: PeerFacts,
+): void {
+  rendezvous.expectedCount ??= matchingRanks(rank, own.tpSize, facts.tpSize).length
+}
+
+export const isSamePrompt = (
+  { tokenCount, promptDigest }: Registration,
+  { prompt }: SourceRecord,
+): boolean =>
+  tokenCount === prompt.tokenCount &&
+  promptDigest.every((byte, index) => byte === prompt.digest[index])
+
+export const otherPrompt = (): AnyConnectorError => registrationInvalid('prompt', 'another one')
+
+/** Why a registration does not fit what is known of its transfer, or null; the same one may come twice. */
+export function refusalOf(
+  meeting: Rendezvous,
+  registration: Registration,
+  peer: ConsumerPeer,
+): AnyConnectorError | null {
+  const { over, source, parts, withdrawn } = meeting
+  if (over !== null) return over
+  if (source !== null && !isSamePrompt(registration, source)) return otherPrompt()
+  if (withdrawn.has(lateKey(peer, registration))) return closed('registration')
+  const { engineId, incarnation } = peer.identity
+  const isOthers = [...parts.values()].some(
+    ({ peer: { identity } }) =>
+      identity.engineId !== engineId || identity.incarnation !== incarnation,
+  )
+  const known = parts.get(registration.rank)
+  const isAnother = known !== undefined && known.registration.loadId !== registration.loadId
+  if (!isOthers && !isAnother) return null
+  const reason = 'another load is registered for this transfer'
+  return new ConnectorError('ERR_KV_UNAUTHORISED', reason, { reason })
+}
+
+/** Why blocks that were named can't be written into, or null. */
+export function registrationError(
+  { firstToken, tokenCount, blockIds }: Registration,
+  { facts, blockCount }: ConsumerPeer,
+): AnyConnectorError | null {
+  const { blockTokens } = facts
+  const count = Math.ceil(tokenCount / blockTokens) - firstToken / blockTokens
+  if (firstToken % blockTokens !== 0 || firstToken >= tokenCount) {
+    return registrationInvalid('firstToken', `${firstToken} of ${tokenCount} tokens`)
+  }
+  if (blockIds.length !== count) {
+    return registrationInvalid('blocks', `${blockIds.length} for ${count} to be written`)
+  }
+  const wrong = blockIds.find((id) => id >= blockCount)
+  if (wrong !== undefined) return registrationInvalid('blocks', `block ${wrong} of ${blockCount}`)
+  if (new Set(blockIds).size < blockIds.length) return registrationInvalid('blocks', 'one twice')
+  return null
+}
+
+function registrationInvalid(field: string, value: string): AnyConnectorError {
+  const message = `registration: ${field} is ${value}`
+  return new ConnectorError('ERR_KV_HANDOFF_INVALID', message, { field, value })
+}

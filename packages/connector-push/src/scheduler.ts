@@ -1,0 +1,133 @@
+/**
+ * Scheduler half: sorts the engine's requests into those whose KV goes to others and those whose KV comes
+ * from others, and passes the hooks on. It does no I/O and knows other engines only from params. Bounded:
+ * what would exceed it is served without KV transfer.
+ */
+import {
+  limits,
+  type BlockIds,
+  type ConnectorScheduler,
+  type KvTransferParams,
+  type RequestView,
+  type SchedulerComponents,
+  type StepView,
+  type WorkerOutput,
+} from '@kvferry/connector-api'
+import { invalidField, utf8Size } from '@kvferry/connector-api/protocol'
+import { ConsumerRequests } from './consumer-requests.ts'
+import { MetadataOutbox } from './metadata-outbox.ts'
+import type { PushOptions } from './options.ts'
+import { parseParams, type ParsedParams } from './params.ts'
+import { ProducerRequests } from './producer-requests.ts'
+
+export class PushScheduler implements ConnectorScheduler {
+  readonly #components: SchedulerComponents
+  readonly #options: PushOptions
+  readonly #outbox = new MetadataOutbox()
+  readonly #produced: ProducerRequests
+  readonly #consumed: ConsumerRequests
+
+  constructor(components: SchedulerComponents, options: PushOptions) {
+    this.#components = components
+    this.#options = options
+    this.#produced = new ProducerRequests(components, options.progressive, this.#outbox)
+    this.#consumed = new ConsumerRequests(components, this.#outbox)
+  }
+
+  /** What peers need to know they learn from one another: the router names only a place. */
+  setHandshakeMetadata(): void {}
+
+  onNewRequest(request: RequestView): void {
+    this.#intake(request)
+    if (this.#isKnown(request) || !this.#isFull(request)) return
+    if (this.#parse(request).kind === 'none') return
+    this.#components.metrics.add('kv_messages_refused_total', 1, { where: 'handoff' })
+    this.#components.logger.warn('served without KV transfer: too many requests or too long an id')
+  }
+
+  getNumNewMatchedTokens(
+    request: RequestView,
+    computedTokenCount: number,
+  ): { readonly tokens: number; readonly isAsync: boolean } {
+    this.#intake(request)
+    const { recomputeThreshold } = this.#options
+    const tokens = this.#consumed.matched(request.requestId, computedTokenCount, recomputeThreshold)
+    return { tokens, isAsync: tokens > 0 }
+  }
+
+  /** @throws RangeError when the engine took another number of tokens than it was offered. */
+  updateStateAfterAlloc(request: RequestView, blocks: BlockIds, externalTokenCount: number): void {
+    this.#intake(request)
+    this.#consumed.allocated(request.requestId, blocks, externalTokenCount)
+    this.#produced.allocated(request.requestId, blocks)
+  }
+
+  buildConnectorMeta({ scheduled, preemptedRequestIds }: StepView): Uint8Array {
+    this.#produced.preempted(preemptedRequestIds)
+    this.#produced.scheduled(scheduled)
+    return this.#outbox.drain()
+  }
+
+  updateConnectorOutput({ sent, received }: WorkerOutput): void {
+    for (const requestId of sent) this.#produced.sent(requestId)
+    for (const requestId of received) this.#consumed.received(requestId)
+  }
+
+  requestFinished(
+    request: RequestView,
+    blocks: BlockIds,
+  ): { readonly delayFree: boolean; readonly kvTransferParams: KvTransferParams | null } {
+    this.#consumed.finished(request.requestId)
+    return { delayFree: this.#produced.finish(request, blocks), kvTransferParams: null }
+  }
+
+  /** Blocks wait for their WRITE, or for the report of its end. */
+  hasPendingPushWork(): boolean {
+    return this.#produced.hasHeldBlocks
+  }
+
+  /** Also while something waits for a step to carry it: an idle engine would never deliver it. */
+  hasPendingBlockFrees(): boolean {
+    return !this.#outbox.isEmpty || this.#consumed.isAborting
+  }
+
+  async shutdown(): Promise<void> {
+    this.#produced.clear()
+    this.#consumed.clear()
+    this.#outbox.clear()
+  }
+
+  /** Idempotent: parsed and counted once per request. */
+  #intake(request: RequestView): void {
+    if (request.kvTransferParams === null || this.#isKnown(request)) return
+    const parsed = this.#parse(request)
+    if (parsed.kind === 'none' || this.#isFull(request)) return
+    switch (parsed.kind) {
+      case 'malformed':
+        return this.#consumed.refuse(request, parsed.error)
+      case 'consume':
+        return this.#consumed.offer(request, parsed.transferId, parsed.producer)
+      case 'produce':
+        return this.#produce(request, parsed.transferId)
+    }
+  }
+
+  #produce(request: RequestView, transferId: string): void {
+    if (!this.#produced.hasTransfer(transferId)) this.#produced.add(request, transferId)
+    else this.#consumed.refuse(request, invalidField('transfer_id', transferId))
+  }
+
+  #isKnown({ requestId }: RequestView): boolean {
+    return this.#consumed.has(requestId) || this.#produced.has(requestId)
+  }
+
+  #parse({ kvTransferParams }: RequestView): ParsedParams {
+    return parseParams(kvTransferParams, { engineId: this.#components.engineId })
+  }
+
+  /** A request that would exceed the limits is served without KV transfer. */
+  #isFull({ requestId }: RequestView): boolean {
+    const count = this.#produced.size + this.#consumed.size
+    return count >= limits.requestCountMax || utf8Size(requestId) > limits.idSizeBytesMax
+  }
+}

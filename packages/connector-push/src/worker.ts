@@ -1,0 +1,198 @@
+/**
+ * Worker half: the engine's hooks, split over its two parts (what others write here, what this engine
+ * writes to others), and the one listener of the agent. It starts nothing before `registerKvCaches`, and
+ * reports failed loads instead of throwing. Runs on the engine's thread.
+ */
+import {
+  type AgentListener,
+  type ConnectorWorker,
+  type KvCacheLayout,
+  type Rank,
+  type ReadyFence,
+  type StatsSnapshot,
+  type WorkerComponents,
+  type WorkerOutput,
+} from '@kvferry/connector-api'
+import {
+  closed,
+  deregisterCaches,
+  factsOf,
+  protocolLimits,
+  registerCaches,
+  type KvRegistration,
+} from '@kvferry/connector-api/protocol'
+import { BlockFinisher } from './block-finisher.ts'
+import { ConsumerWorker } from './consumer-worker.ts'
+import { pushIdentity } from './identity.ts'
+import { decodeMetadata, type MetadataEntry } from './metadata.ts'
+import type { PushOptions } from './options.ts'
+import { ProducerWorker } from './producer-worker.ts'
+import { createCounters } from './push-counters.ts'
+
+interface Parts {
+  readonly registration: KvRegistration
+  readonly consumer: ConsumerWorker
+  readonly producer: ProducerWorker
+}
+
+export class PushWorker implements ConnectorWorker {
+  readonly #components: WorkerComponents
+  readonly #options: PushOptions
+  readonly #rank: Rank
+  readonly #counters = createCounters()
+  #registering: Promise<Uint8Array> | null = null
+  #parts: Parts | null = null
+  #shutdown: Promise<void> | null = null
+  #shownCounters = ''
+
+  constructor(components: WorkerComponents, options: PushOptions, rank: Rank) {
+    this.#components = components
+    this.#options = options
+    this.#rank = rank
+  }
+
+  /** Called once. @throws as `registerCaches`; ConnectorError ERR_KV_CLOSED after `shutdown`. */
+  registerKvCaches(caches: KvCacheLayout): Promise<Uint8Array> {
+    if (this.#registering !== null) throw new TypeError('registerKvCaches is called once')
+    this.#registering = this.#register(caches)
+    return this.#registering
+  }
+
+  /** Waits for WRITEs that read blocks of preempted requests. */
+  async handlePreemptions(meta: Uint8Array): Promise<void> {
+    const parts = this.#registered()
+    const requestIds = decodeMetadata(meta).flatMap((entry) =>
+      entry.kind === 'preempt' ? [entry.requestId] : [],
+    )
+    if (requestIds.length > 0) await parts.producer.preempt(requestIds)
+  }
+
+  /** @throws TypeError before `registerKvCaches`; ConnectorError ERR_KV_MESSAGE_INVALID for bytes of another version. */
+  bindConnectorMetadata(meta: Uint8Array): void {
+    const parts = this.#registered()
+    for (const entry of decodeMetadata(meta)) apply(entry, parts)
+  }
+
+  /** What this step's forward computes is handed to the agent here, behind its fence. */
+  waitForSave(ready: ReadyFence | null): void {
+    this.#parts?.producer.save(ready)
+  }
+
+  getTransferResults(): WorkerOutput {
+    if (this.#parts === null) return { sent: [], received: [], failed: [] }
+    const { consumer, producer } = this.#parts
+    return { sent: producer.takeSent(), ...consumer.results.take() }
+  }
+
+  /** Counters are totals since the start. Null when nothing changed since the last call. */
+  getStats(): StatsSnapshot | null {
+    if (this.#parts === null) return null
+    const { consumer, producer } = this.#parts
+    const loads = consumer.results.takeSamples()
+    const counters = {
+      ...this.#counters.snapshot(),
+      blocksQuarantined: consumer.quarantinedBlockCount + producer.quarantinedBlockCount,
+      leasesOpen: producer.openLeaseCount,
+    }
+    const shown = JSON.stringify(counters)
+    if (loads.length === 0 && shown === this.#shownCounters) return null
+    this.#shownCounters = shown
+    return { loads, counters }
+  }
+
+  shutdown(): Promise<void> {
+    this.#shutdown ??= this.#close()
+    return this.#shutdown
+  }
+
+  #registered(): Parts {
+    if (this.#parts === null) throw new TypeError('registerKvCaches comes first')
+    return this.#parts
+  }
+
+  async #register(caches: KvCacheLayout): Promise<Uint8Array> {
+    const { agent } = this.#components
+    const registration = await registerCaches(agent, caches)
+    // Taken after the registration: metadata lists only regions that exist.
+    const agentMetadata = await agent.localMetadata()
+    if (this.#shutdown !== null) {
+      await deregisterCaches(agent, registration)
+      throw closed('connector')
+    }
+    this.#parts = this.#createParts(caches, registration, agentMetadata)
+    agent.setListener(listenerOf(this.#parts))
+    // Peers learn everything from one another: the router names only a place.
+    return new Uint8Array()
+  }
+
+  #createParts(
+    caches: KvCacheLayout,
+    registration: KvRegistration,
+    agentMetadata: Uint8Array,
+  ): Parts {
+    const { tpRank: rank, tpSize } = this.#rank
+    const { table } = registration
+    const { agent, kernels } = this.#components
+    const facts = factsOf(pushIdentity, caches, this.#rank)
+    const common = {
+      ...{ components: this.#components, counters: this.#counters },
+      ...{ options: this.#options, facts },
+    }
+    const consumer = new ConsumerWorker({
+      ...{ ...common, rank, finisher: new BlockFinisher(caches, kernels), agentMetadata },
+      blockTable: agent.exportBlockTable(table),
+    })
+    const producer = new ProducerWorker({ ...common, cache: { caches, table, rank, tpSize } })
+    return { registration, consumer, producer }
+  }
+
+  async #close(): Promise<void> {
+    // A registration under way ends first; its own error belongs to its caller.
+    await this.#registering?.catch(() => undefined)
+    if (this.#parts === null) return
+    const { consumer, producer, registration } = this.#parts
+    await Promise.all([
+      consumer.shutdown(protocolLimits.shutdownDrainMs),
+      producer.shutdown(protocolLimits.shutdownDrainMs),
+    ])
+    const failures = await deregisterCaches(this.#components.agent, registration)
+    for (const failure of failures) this.#components.logger.warn(`at shutdown: ${failure}`)
+  }
+}
+
+function apply(entry: MetadataEntry, { consumer, producer }: Parts): void {
+  switch (entry.kind) {
+    case 'announce':
+      return producer.announce(entry)
+    case 'computed':
+      return producer.computed(entry)
+    case 'preempt':
+      // Done by `handlePreemptions`, before this step's blocks were given out.
+      return
+    case 'finish':
+      return producer.finish(entry.requestId)
+    case 'abort-source':
+      return producer.end(entry.requestId, true)
+    case 'withdraw':
+      return producer.end(entry.requestId, false)
+    case 'offer':
+      return consumer.offer(entry)
+    case 'load':
+      return consumer.load(entry.requestId, entry.localBlockIds, entry.tokenEnd)
+    case 'release':
+      return consumer.release(entry.requestId)
+    case 'abort':
+      return consumer.abort(entry.requestId)
+  }
+}
+
+function listenerOf({ consumer, producer }: Parts): AgentListener {
+  return {
+    onCompletions: (completions) => producer.onCompletions(completions),
+    onNotifications: (notifications) => consumer.onNotifications(notifications),
+    onBroken: () => {
+      consumer.onBroken()
+      producer.onBroken()
+    },
+  }
+}

@@ -1,0 +1,78 @@
+/**
+ * From what is due to the agent's posts: one WRITE for each part that has something to send, all of a turn
+ * in one call. Owned by rendezvous-table.ts.
+ */
+import type { KvCacheLayout, BlockTableHandle, TransferPost } from '@kvferry/connector-api'
+import { firstSharedHead, planTransfer, type TokenRange } from '@kvferry/connector-api/protocol'
+import { encodeWriteDone } from './notification.ts'
+import { hasOpenPosts, type PartRecord, type SourceRecord } from './rendezvous.ts'
+
+/** This rank's cache. */
+export interface SourceCache {
+  readonly caches: KvCacheLayout
+  readonly table: BlockTableHandle
+  readonly rank: number
+  readonly tpSize: number
+}
+
+/** Tokens of one part that can leave now. */
+export interface DueWrite {
+  readonly part: PartRecord
+  readonly source: SourceRecord
+  readonly range: TokenRange
+  readonly isLast: boolean
+  /** It tells the consumer that all has landed: nothing else of this part is open. */
+  readonly isNotified: boolean
+}
+
+/** What of a part can leave and has not, or null. */
+export function dueWrite(part: PartRecord, blockTokens: number): DueWrite | null {
+  const { source } = part.rendezvous
+  const { kind } = part.state
+  const isWriting = kind === 'writing' && !part.state.isLast
+  if (source === null || (kind !== 'waiting' && !isWriting)) return null
+  const isLast = source.isComplete
+  // A block leaves once all of it is computed.
+  const wholeEnd = Math.floor(source.tokenEnd / blockTokens) * blockTokens
+  const end = isLast ? source.prompt.tokenCount : wholeEnd
+  if (end <= part.writtenEnd) return null
+  const range = { start: part.writtenEnd, end }
+  return { part, source, range, isLast, isNotified: isLast && !hasOpenPosts(part) }
+}
+
+/** @throws ConnectorError ERR_KV_LIMIT when it would take too many descriptors. */
+export function writePost(
+  { part, source, range, isNotified }: DueWrite,
+  { caches, table, rank, tpSize }: SourceCache,
+  deadlineMs: number,
+): TransferPost {
+  const { peer, registration } = part
+  const { facts } = peer
+  const own = { rank, size: tpSize, headCount: caches.kvHeadCount }
+  const theirs = { rank: peer.rank, size: facts.tpSize, headCount: facts.kvHeadCount }
+  const sides = planTransfer(
+    {
+      ...{ layout: caches, table, blockIds: Uint32Array.from(source.blockIds), firstToken: 0 },
+      firstHead: firstSharedHead(own, peer.rank, facts.tpSize),
+    },
+    {
+      ...{ layout: facts, table: peer.table, blockIds: registration.blockIds },
+      firstToken: registration.firstToken,
+      firstHead: firstSharedHead(theirs, rank, tpSize),
+    },
+    range,
+    Math.min(own.headCount, theirs.headCount),
+  )
+  const { loadId } = registration
+  return {
+    ...{
+      direction: 'write',
+      peer: peer.peer,
+      local: sides.source,
+      remote: sides.target,
+      deadlineMs,
+    },
+    ...(source.fence === null ? {} : { after: source.fence }),
+    ...(isNotified ? { notification: encodeWriteDone({ token: peer.token, loadId }) } : {}),
+  }
+}

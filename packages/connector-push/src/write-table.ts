@@ -1,0 +1,236 @@
+/**
+ * The WRITEs of one producer rank: posts what is due, follows each to its final status, and brings the news
+ * to the consumer. Carries out what write-state.ts decides. Owned by rendezvous-table.ts.
+ */
+import type {
+  AnyConnectorError,
+  TransferCompletion,
+  TransferHandle,
+  TransferTimes,
+  WorkerComponents,
+} from '@kvferry/connector-api'
+import {
+  asConnectorError,
+  kindOfRank,
+  postAll,
+  recordOverdue,
+  recordTransfer,
+} from '@kvferry/connector-api/protocol'
+import type { ConsumerPeer } from './consumer-peers.ts'
+import { pushLimits } from './limits.ts'
+import { encodeDone, encodeFailed, messageKinds, type WithdrawReply } from './messages.ts'
+import { encodeWriteDone } from './notification.ts'
+import type { PushCounters } from './push-counters.ts'
+import type { PartRecord } from './rendezvous.ts'
+import { dueWrite, writePost, type DueWrite, type SourceCache } from './write-posts.ts'
+import { stepWrite, type WriteEffect, type WriteEvent } from './write-state.ts'
+
+export interface WriteTableOptions {
+  readonly components: WorkerComponents
+  readonly counters: PushCounters
+  readonly cache: SourceCache
+  readonly transferDeadlineMs: number
+  /** A WRITE to that consumer has its final status. */
+  readonly onWriteEnd: (peer: ConsumerPeer, isDone: boolean) => void
+  readonly onPartEnd: (part: PartRecord) => void
+}
+
+export class WriteTable {
+  readonly #init: WriteTableOptions
+  readonly #components: WorkerComponents
+  readonly #writes = new Map<TransferHandle, PartRecord>()
+  readonly #overdue = new Set<TransferHandle>()
+  #due: DueWrite[] = []
+
+  constructor(init: WriteTableOptions) {
+    this.#init = init
+    this.#components = init.components
+  }
+
+  get openCount(): number {
+    return this.#writes.size
+  }
+
+  /** Blocks that a WRITE past its deadline still reads. */
+  get quarantinedBlockCount(): number {
+    let count = 0
+    for (const transfer of this.#overdue) {
+      count += this.#writes.get(transfer)?.registration.blockIds.length ?? 0
+    }
+    return count
+  }
+
+  /** Notes what of a part can leave; `flush` posts it. */
+  advance(part: PartRecord): void {
+    const due = dueWrite(part, this.#init.cache.caches.blockTokens)
+    if (due === null) return
+    part.writtenEnd = due.range.end
+    this.#due.push(due)
+  }
+
+  /** Posts everything that is due, in one call to the agent. */
+  flush(): void {
+    const due = this.#due
+    if (due.length === 0) return
+    this.#due = []
+    const planned = due.flatMap((one) => {
+      try {
+        const post = writePost(one, this.#init.cache, this.#init.transferDeadlineMs)
+        return [{ one, post }]
+      } catch (cause) {
+        const error = asConnectorError(cause, { operation: 'plan', peer: 'agent' })
+        this.dispatch(one.part, { kind: 'post-fail', error })
+        return []
+      }
+    })
+    const posts = planned.map(({ post }) => post)
+    const results = postAll(this.#components.agent, posts, { waitUntilPosted: false })
+    for (const [at, result] of results.entries()) {
+      const { part, isLast, isNotified } = planned[at]!.one
+      if (result.kind === 'refused') {
+        this.dispatch(part, { kind: 'post-fail', error: result.error })
+        continue
+      }
+      this.#writes.set(result.transfer, part)
+      this.dispatch(part, { kind: 'post', isLast, isNotified })
+    }
+  }
+
+  onCompletions(completions: readonly TransferCompletion[]): void {
+    for (const completion of completions) {
+      const part = this.#writes.get(completion.transfer)
+      if (part !== undefined) this.#complete(part, completion)
+    }
+    this.flush()
+  }
+
+  /** The agent is broken: open WRITEs are in doubt for good, and their blocks stay where they are. */
+  onBroken(): void {
+    for (const transfer of this.#writes.keys()) this.#overdue.add(transfer)
+  }
+
+  /** The prefill starts anew: what was written of it does not count. */
+  preempt(part: PartRecord): void {
+    this.dispatch(part, { kind: 'preempt' })
+    const { kind } = part.state
+    if (kind === 'waiting' || kind === 'rewinding') part.writtenEnd = part.registration.firstToken
+  }
+
+  withdraw(part: PartRecord): Promise<WithdrawReply> {
+    return new Promise((resolve) => {
+      const timer = this.#components.clock.after(pushLimits.withdrawAnswerMs, () =>
+        resolve('pending'),
+      )
+      part.waiters.push((answer) => {
+        timer.stop()
+        resolve(answer)
+      })
+      this.dispatch(part, { kind: 'withdraw' })
+    })
+  }
+
+  dispatch(part: PartRecord, event: WriteEvent): void {
+    const now = this.#components.clock.now()
+    const { state, effects } = stepWrite(part.state, event, now, undefined)
+    part.state = state
+    for (const effect of effects) this.#perform(part, effect)
+  }
+
+  #complete(part: PartRecord, completion: TransferCompletion): void {
+    const { transfer } = completion
+    if (completion.status === 'overdue') {
+      this.#overdue.add(transfer)
+      this.#init.counters.add('writesOverdue')
+      const { identity } = part.peer
+      recordOverdue(this.#components, 'write', {
+        requestId: part.rendezvous.source?.requestId ?? '',
+        ...{ engineId: identity.engineId, blockCount: part.registration.blockIds.length },
+      })
+      this.#measure()
+      return
+    }
+    this.#writes.delete(transfer)
+    if (this.#overdue.delete(transfer)) this.#measure()
+    recordTransfer(this.#components.metrics, 'write', completion)
+    const isDone = completion.status === 'done'
+    this.#init.counters.add(isDone ? 'writesDone' : 'writesFailed')
+    if (completion.status === 'done') {
+      this.#note(part, completion.times)
+      this.dispatch(part, { kind: 'write-done' })
+    } else this.dispatch(part, { kind: 'write-fail', error: completion.error })
+    this.#init.onWriteEnd(part.peer, isDone)
+  }
+
+  #measure(): void {
+    this.#components.metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount)
+  }
+
+  /** Sums over a part's WRITEs; times of the last, since only that one is waited for. */
+  #note(part: PartRecord, times: TransferTimes): void {
+    const before = part.times
+    part.times = {
+      ...times,
+      bytes: times.bytes + (before?.bytes ?? 0),
+      descriptorsBeforeMerge: times.descriptorsBeforeMerge + (before?.descriptorsBeforeMerge ?? 0),
+      descriptorsAfterMerge: times.descriptorsAfterMerge + (before?.descriptorsAfterMerge ?? 0),
+    }
+    if (before === null) part.postedAtMs = this.#components.clock.now() - times.wireUs / 1_000
+  }
+
+  #perform(part: PartRecord, effect: WriteEffect): void {
+    switch (effect.kind) {
+      case 'answer': {
+        const waiters = part.waiters
+        part.waiters = []
+        for (const answer of waiters) answer(effect.answer)
+        return
+      }
+      case 'notify':
+        void this.#notify(part)
+        return
+      case 'tell-done':
+        return this.#tellDone(part)
+      case 'tell-failed':
+        return this.#tellFailed(part, effect.error)
+      case 'resume':
+        return this.advance(part)
+      case 'end':
+        return this.#init.onPartEnd(part)
+    }
+  }
+
+  async #notify({ peer, registration }: PartRecord): Promise<void> {
+    const { agent, logger } = this.#components
+    const { loadId } = registration
+    try {
+      await agent.notify(peer.peer, encodeWriteDone({ token: peer.token, loadId }))
+    } catch (cause) {
+      // The same news goes over the association.
+      const context = { operation: 'notify', peer: peer.identity.engineId }
+      logger.debug(asConnectorError(cause, context).message)
+    }
+  }
+
+  #tellDone({ peer, registration, times, postedAtMs }: PartRecord): void {
+    if (times === null) return
+    const news = { loadId: registration.loadId, times, postedAtMs: Math.max(0, postedAtMs) }
+    this.#send(peer, messageKinds.done, encodeDone(news))
+  }
+
+  #tellFailed({ peer, registration }: PartRecord, error: AnyConnectorError): void {
+    const { loadId } = registration
+    this.#components.logger.warn(`not written: ${error.message}`, {
+      ...{
+        code: error.code,
+        engineId: peer.identity.engineId,
+        transferId: registration.transferId,
+      },
+    })
+    this.#send(peer, messageKinds.failed, encodeFailed({ loadId, error }))
+  }
+
+  /** Lost when the association ended: then the consumer asks by itself. */
+  #send({ association, rank }: ConsumerPeer, kind: string, body: Uint8Array): void {
+    if (association?.isOpen === true) association.send(kindOfRank(kind, rank), body)
+  }
+}
