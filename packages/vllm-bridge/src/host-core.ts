@@ -2,7 +2,8 @@
  * Drives the connector's two halves as an engine would: each of vLLM's steps is played on the scheduler
  * half, whose metadata goes straight to the worker half; what ended goes back to the shim as soon as the
  * worker half says so, not a step later. When the connector asks for a step and vLLM sends none, the core
- * makes one of its own. One step at a time, in the order of arrival. Owned by host.ts.
+ * makes one of its own, but not while a forward runs whose tokens are to leave. One step at a time, in the
+ * order of arrival. Owned by host.ts.
  */
 import {
   asRequestId,
@@ -36,6 +37,7 @@ const ownStep: Omit<StepMessage, 'index'> = {
   preempted: [],
   events: [],
   settle: false,
+  save: false,
 }
 
 export class HostCore {
@@ -43,6 +45,10 @@ export class HostCore {
   readonly #replay: HookReplay
   #queue: Promise<void> = Promise.resolve()
   #isWakeQueued = false
+  /** The forward of a step runs, and what it computes is to leave when it has ended. */
+  #isForwardRunning = false
+  /** A step of its own that was wanted meanwhile. */
+  #isWakeHeldBack = false
   #isClosed = false
   #timer: Timer | null = null
   #stepIndex = 0
@@ -56,7 +62,16 @@ export class HostCore {
 
   /** One step of vLLM's. */
   step(message: StepMessage): void {
-    this.#enqueue(() => this.#run(message))
+    this.#enqueue(async () => {
+      // A shim whose hook failed may have kept this to itself, but the engine's forwards don't overlap.
+      this.#endForward()
+      await this.#run(message)
+    })
+  }
+
+  /** The forward of the last step, which said `save`, has ended. */
+  saved(): void {
+    this.#enqueue(async () => this.#endForward())
   }
 
   /** Resolves when every step that arrived is played. */
@@ -68,7 +83,11 @@ export class HostCore {
   requestStep(): void {
     if (this.#isWakeQueued || this.#isClosed) return
     this.#isWakeQueued = true
-    this.#enqueue(() => this.#run({ ...ownStep, index: this.#stepIndex }))
+    this.#enqueue(async () => {
+      // A step has one forward, and this one would seem to have ended.
+      this.#isWakeHeldBack = this.#isForwardRunning
+      if (!this.#isWakeHeldBack) await this.#run({ ...ownStep, index: this.#stepIndex })
+    })
   }
 
   /** Totals since the start: this host's, the connector's, the agent's. */
@@ -118,10 +137,21 @@ export class HostCore {
     await worker.handlePreemptions(meta)
     if (message.settle) send({ t: 'settled' })
     worker.bindConnectorMetadata(meta)
-    // Only connectors that save nothing are loaded (open-host.ts), so this step's forward needs no fence.
-    worker.waitForSave(null)
+    this.#isForwardRunning = message.save
+    if (!message.save) worker.waitForSave(null)
     this.#report(outcome)
     this.#watchOpenWork()
+  }
+
+  /** On a CPU a forward that has ended is computed: there is no fence to wait for. */
+  #endForward(): void {
+    if (!this.#isForwardRunning) return
+    this.#isForwardRunning = false
+    this.#parts.worker.waitForSave(null)
+    if (!this.#isWakeHeldBack) return
+    this.#isWakeHeldBack = false
+    this.#isWakeQueued = false
+    this.requestStep()
   }
 
   #report({ failed, sent, finished }: ReplayOutcome): void {

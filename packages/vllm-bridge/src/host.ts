@@ -54,6 +54,9 @@ class Host {
       case 'step':
         this.#core?.step(message)
         return
+      case 'saved':
+        this.#core?.saved()
+        return
       case 'ping':
         this.#send({ t: 'pong', counters: this.#core?.counters() ?? {} })
         return
@@ -120,14 +123,17 @@ class Host {
   }
 }
 
-function readyMessage({ config, incarnation, metadata }: OpenHost): HostMessage {
-  const { leaseDurationMs, recomputeThreshold } = config.options
+function readyMessage({ config, incarnation, metadata, address }: OpenHost): HostMessage {
+  const { leaseDurationMs, recomputeThreshold, progressive } = config.options
   return {
     t: 'ready',
     incarnation,
+    connector: config.connector,
+    sideChannel: { host: address.host, port: address.port },
     metadata: Buffer.from(metadata).toString('hex'),
     leaseMs: Number(leaseDurationMs),
     recomputeThreshold: Number(recomputeThreshold),
+    isProgressive: progressive === true,
   }
 }
 

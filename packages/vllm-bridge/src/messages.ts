@@ -2,14 +2,14 @@
  * What the shim and its host say to each other. The shim's messages are checked here once, at the boundary;
  * what does not pass ends the host, because the two belong to one package and must not guess.
  *
- * Protocol 2: a request comes with the digest of its prompt. It never leaves the machine, so it is no part of
- * WIRE_VERSION.
+ * Protocol 3: a step may say that what its forward computes is to leave with it. It never leaves the machine,
+ * so it is no part of WIRE_VERSION.
  */
 import { ConnectorError, limits } from '@kvferry/connector-api'
 import { z } from 'zod'
 import { bridgeLimits } from './limits.ts'
 
-export const bridgeProtocol = 2
+export const bridgeProtocol = 3
 
 const count = z.int().min(0)
 const id = z.string()
@@ -49,6 +49,8 @@ const start = z.strictObject({
   /** Checked by `parseConfig`. */
   config: z.unknown(),
   logLevel: z.enum(['debug', 'info', 'warn', 'error', 'silent']),
+  /** To be mapped for as long as this process lives: how the shim sees that its memory is gone. */
+  life: z.strictObject({ fd: count, sizeBytes: count.min(1) }),
   caches: z.strictObject({
     model: z.string(),
     dtype: z.string(),
@@ -100,16 +102,23 @@ const step = z.strictObject({
   events: z.array(event).max(bridgeLimits.eventCountMax),
   /** The engine waits until nothing touches the preempted requests' blocks. */
   settle: z.boolean(),
+  /** Its forward computes what leaves with it; `saved` follows when that has ended. */
+  save: z.boolean(),
 })
+
+/** The forward of that step has ended. */
+const saved = z.strictObject({ t: z.literal('saved'), index: count })
 
 const shimMessage = z.discriminatedUnion('t', [
   start,
   step,
+  saved,
   z.strictObject({ t: z.literal('ping') }),
 ])
 
 export type StartMessage = z.output<typeof start>
 export type StepMessage = z.output<typeof step>
+export type SavedMessage = z.output<typeof saved>
 export type HookEvent = z.output<typeof event>
 export type ShimMessage = z.output<typeof shimMessage>
 
@@ -123,10 +132,14 @@ export type HostMessage =
   | {
       readonly t: 'ready'
       readonly incarnation: string
+      /** Whose rules the shim answers by. */
+      readonly connector: string
+      readonly sideChannel: { readonly host: string; readonly port: number }
       /** The worker half's handshake metadata, hexadecimal; it stays inside the engine. */
       readonly metadata: string
       readonly leaseMs: number
       readonly recomputeThreshold: number
+      readonly isProgressive: boolean
     }
   | { readonly t: 'refused'; readonly code: string; readonly message: string }
   | {

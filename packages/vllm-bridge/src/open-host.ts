@@ -17,6 +17,7 @@ import {
   type KvMemory,
   type KvferryConfig,
   type Logger,
+  type SideChannel,
   type TransferAgent,
 } from '@kvferry/connector-api'
 import { createMetrics, createSideChannel, createSystemRandom, parseConfig } from '@kvferry/runtime'
@@ -27,6 +28,8 @@ import type { StartMessage } from './messages.ts'
 export interface OpenHost {
   readonly config: KvferryConfig
   readonly incarnation: string
+  /** Where its side channel listens. */
+  readonly address: SideChannel['address']
   readonly scheduler: ConnectorScheduler
   readonly worker: ConnectorWorker
   readonly agent: TransferAgent
@@ -60,6 +63,8 @@ export async function openHost(parts: OpenHostParts): Promise<OpenHost> {
   const closers: [what: string, close: () => Promise<void> | void][] = []
   const close = (): Promise<void> => closeAll(closers, logger)
   try {
+    const life = native.importHostMemory(start.life)
+    closers.push(['proof of life', () => life.free()])
     const memories = start.caches.memories.map((shared) => native.importHostMemory(shared))
     for (const memory of memories) closers.push(['KV memory', () => memory.free()])
     const agent = await native.createNixlAgent({
@@ -95,7 +100,8 @@ export async function openHost(parts: OpenHostParts): Promise<OpenHost> {
     closers.push(['connector worker', () => worker.shutdown()])
     const metadata = await worker.registerKvCaches(layoutOf(start, memories))
     scheduler.setHandshakeMetadata(new Map([[rankKey(0, 0), metadata]]))
-    return { config, incarnation, scheduler, worker, agent, metadata, close }
+    const { address } = channel
+    return { config, incarnation, address, scheduler, worker, agent, metadata, close }
   } catch (error) {
     await close()
     throw error

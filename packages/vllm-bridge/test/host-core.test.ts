@@ -68,7 +68,7 @@ function createCore() {
 }
 
 const step = (index: number, over: Partial<StepMessage> = {}): StepMessage => ({
-  ...{ t: 'step', index, scheduled: [], preempted: [], events: [], settle: false },
+  ...{ t: 'step', index, scheduled: [], preempted: [], events: [], settle: false, save: false },
   ...over,
 })
 
@@ -152,6 +152,54 @@ test('a settling step says so after the preemptions are handled, before its load
   await clock.advance(0)
   expect(sent).toEqual([{ t: 'settled' }])
   expect(log.indexOf('preemptions 1')).toBeLessThan(log.indexOf('bind 1'))
+})
+
+test('what a forward computes leaves when it has ended', async () => {
+  const { core, log, clock } = createCore()
+  core.step(step(3, { save: true }))
+  await clock.advance(0)
+  expect(log).toEqual(['meta 3 [] []', 'preemptions 3', 'bind 3', 'results'])
+  core.saved()
+  await clock.advance(0)
+  expect(log.slice(4)).toEqual(['save'])
+  core.saved()
+  await clock.advance(0)
+  expect(log.slice(5)).toEqual([])
+})
+
+test('while a forward runs, a wake waits for its end', async () => {
+  const { core, log, clock } = createCore()
+  core.step(step(3, { save: true }))
+  core.requestStep()
+  core.requestStep()
+  await clock.advance(0)
+  expect(log.filter((line) => line.startsWith('meta'))).toHaveLength(1)
+  core.saved()
+  await clock.advance(0)
+  expect(log.filter((line) => /meta|save/.test(line))).toEqual([
+    ...['meta 3 [] []', 'save', 'meta 3 [] []', 'save'],
+  ])
+})
+
+test('a wake that came before a forward ended is not lost, nor made twice', async () => {
+  const { core, log, clock } = createCore()
+  core.step(step(3, { save: true }))
+  await clock.advance(0)
+  core.saved()
+  core.requestStep()
+  await clock.advance(0)
+  core.requestStep()
+  await clock.advance(0)
+  expect(log.filter((line) => line.startsWith('meta'))).toHaveLength(3)
+})
+
+test('the next step says that a forward has ended, where nobody else did', async () => {
+  const { core, log, clock } = createCore()
+  core.step(step(3, { save: true }))
+  core.step(step(4))
+  await clock.advance(0)
+  const order = log.filter((line) => /^(meta|save)/.test(line))
+  expect(order).toEqual(['meta 3 [] []', 'save', 'meta 4 [] []', 'save'])
 })
 
 test('a broken invariant ends the host, and nothing is played after it', async () => {

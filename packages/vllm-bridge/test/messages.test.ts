@@ -6,9 +6,10 @@ import { parseShimMessage } from '../src/messages.ts'
 
 const start = {
   t: 'start',
-  protocol: 2,
+  protocol: 3,
   config: { connector: 'pull' },
   logLevel: 'warn',
+  life: { fd: 8, sizeBytes: 4_096 },
   caches: {
     ...{ model: 'tiny', dtype: 'float32', layout: 'LBHNC' },
     ...{ kvHeadCount: 2, headSize: 64, blockTokens: 32, blockCount: 512 },
@@ -25,6 +26,7 @@ const step = {
   scheduled: [{ id: 'a', computed: 3, blocks: [[1]] }],
   preempted: [],
   settle: false,
+  save: false,
   events: [
     { ...{ k: 'new', id: 'a', prompt: 9 }, digest, params: '{"do_remote_decode":true}' },
     { k: 'match', id: 'a', computed: 0, answer: 9 },
@@ -38,7 +40,7 @@ const step = {
 }
 
 describe('good messages', () => {
-  test.each([start, { t: 'ping' }])('$t', (message) => {
+  test.each([start, { t: 'saved', index: 4 }, { t: 'ping' }])('$t', (message) => {
     expect(parseShimMessage(message)).toEqual(message)
   })
 
@@ -51,7 +53,7 @@ describe('good messages', () => {
 })
 
 test.each([
-  ['another protocol', { ...start, protocol: 1 }, 'protocol'],
+  ['another protocol', { ...start, protocol: 2 }, 'protocol'],
   ['a negative index', { ...step, index: -1 }, 'index'],
   ['an unknown key', { ...step, more: 1 }, 'more'],
   ['an event of no kind', { ...step, events: [{ k: 'other' }] }, 'events.0.k'],

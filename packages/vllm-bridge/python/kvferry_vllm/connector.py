@@ -261,7 +261,18 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
     def build_prom_metrics(cls, *args: Any) -> KVFerryPromMetrics:
         return KVFerryPromMetrics(*args)
 
-    # Nothing happens layer by layer: loads are over before a request is scheduled, and nothing is saved.
+    def wait_for_save(self) -> None:
+        """vLLM calls it when the forward was launched; on a CPU it has ended by then."""
+        metadata = self._connector_metadata
+        if metadata is not None and metadata.step.is_saved:  # type: ignore[attr-defined]
+            self._end_forward(metadata)
+
+    @hook(_nothing)
+    def _end_forward(self, metadata: KVFerryMetadata) -> None:
+        if self._worker is not None:
+            self._worker.end_forward(metadata.step)
+
+    # Nothing happens layer by layer: loads are over before a request is scheduled, and saves are whole steps.
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         return
@@ -272,9 +283,6 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
     def save_kv_layer(
         self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any
     ) -> None:
-        return
-
-    def wait_for_save(self) -> None:
         return
 
     # End, and a look inside

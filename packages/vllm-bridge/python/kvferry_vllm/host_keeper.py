@@ -39,8 +39,8 @@ class Loss:
     """A host that is reaped: nothing that it began can touch memory any more."""
 
     reason: str
-    #: For how long a reader may still hold what it granted.
-    lease_ms: float
+    #: For how long others may still read what was kept for them.
+    reader_hold_ms: float
 
 
 class HostRefused(RuntimeError):
@@ -181,16 +181,21 @@ class HostKeeper:
         return results
 
     def _ready(self, message: Message) -> None:
-        rank = decode_rank_metadata(bytes.fromhex(message["metadata"]))
+        connector, place = message["connector"], message["sideChannel"]
+        key = b""
+        if connector == "pull":
+            key = decode_rank_metadata(bytes.fromhex(message["metadata"])).handoff_key
         self._facts = HostFacts(
             epoch=message["incarnation"],
-            host=rank.host,
-            port=rank.port,
-            handoff_key=rank.handoff_key,
+            connector=connector,
+            host=place["host"],
+            port=place["port"],
+            handoff_key=key,
             lease_ms=message["leaseMs"],
             recompute_threshold=message["recomputeThreshold"],
+            is_progressive=message["isProgressive"],
         )
-        logger.info("KVFerry's host process is ready at %s:%d", rank.host, rank.port)
+        logger.info("KVFerry's host process is ready at %s:%d (%s)", place["host"], place["port"], connector)
 
     def _watch(self, host: HostProcess, is_waiting: bool, oldest_load_at: float | None) -> None:
         now, limit = self._now(), self._supervision
@@ -209,11 +214,11 @@ class HostKeeper:
             host.send({"t": "ping"})
 
     def _lose(self, host: HostProcess) -> Loss:
-        lease_ms = 0.0 if self._facts is None else self._facts.lease_ms
+        reader_hold_ms = 0.0 if self._facts is None else self._facts.reader_hold_ms
         self._host = self._facts = None
         self.deaths += 1
         self._restart()
-        return Loss(host.end_reason or "unknown", lease_ms)
+        return Loss(host.end_reason or "unknown", reader_hold_ms)
 
     def _restart(self) -> None:
         now = self._now()
@@ -243,5 +248,5 @@ class HostKeeper:
         self.host_counters = {}
         self._started_at = self._heard_at = self._now()
         self._pinged_at = None
-        host.send(self._start_message)
+        host.send({**self._start_message, "life": host.life})
         return host

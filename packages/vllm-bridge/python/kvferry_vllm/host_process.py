@@ -2,8 +2,9 @@
 
 One per engine, a child of the process that holds the KV cache. It inherits the memory's file descriptor and
 one end of a socket pair, and ends when the other end closes. Nothing here waits, except `wait_for` (start
-and one rare hook) and `close`. Whether a dead host's transfers have ended is answered by `is_reaped`: its
-own READs can't write any more once the kernel has given its exit status. Knows frames, not meanings.
+and one rare hook) and `close`. Whether what a dead host began, or let others begin, can still write is
+answered by `is_reaped`: its own READs can't once the kernel has given its exit status, and peers can't
+once its address space is gone too (life_sentinel.py). Knows frames, not meanings.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import time
 from typing import Any, Callable, Sequence
 
+from .life_sentinel import LifeSentinel
 from .limits import BACKLOG_SIZE_BYTES_MAX, KILL_TIMEOUT_S, MESSAGE_SIZE_BYTES_MAX
 
 Message = dict[str, Any]
@@ -29,6 +31,7 @@ class HostProcess:
 
     def __init__(self, command: Sequence[str], inherited_fds: Sequence[int]) -> None:
         """@raises OSError when the program can't be started."""
+        self._sentinel = LifeSentinel()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._process = subprocess.Popen(
@@ -36,12 +39,13 @@ class HostProcess:
                 stdin=subprocess.DEVNULL,
                 # Results of the engine's own program go to stdout.
                 stdout=2,
-                pass_fds=[theirs.fileno(), *inherited_fds],
+                pass_fds=[theirs.fileno(), self._sentinel.fd, *inherited_fds],
                 # Ctrl-C at a terminal is for the engine, which then ends the host.
                 start_new_session=True,
             )
         except BaseException:
             ours.close()
+            self._sentinel.close()
             raise
         finally:
             theirs.close()
@@ -60,9 +64,14 @@ class HostProcess:
     def is_open(self) -> bool:
         return self._socket is not None
 
+    @property
+    def life(self) -> Message:
+        """What it has to map, for its start message."""
+        return {"fd": self._sentinel.fd, "sizeBytes": LifeSentinel.SIZE_BYTES}
+
     def is_reaped(self) -> bool:
-        """Never waits. True once the process is gone and its last system call has ended."""
-        return self._process.poll() is not None
+        """Never waits. True once nothing can write through the process: it's gone, and its memory with it."""
+        return self._process.poll() is not None and self._sentinel.is_over()
 
     def send(self, message: Message) -> None:
         """Hands a message over, or keeps what the socket doesn't take now for the next call."""
@@ -143,18 +152,26 @@ class HostProcess:
         self._process.kill()
 
     def wait_for_end(self, timeout_s: float) -> int | None:
-        """Exit status, or None when it hasn't ended in time."""
+        """Exit status once it is reaped, or None when that doesn't come in time."""
+        deadline = time.monotonic() + timeout_s
         try:
-            return self._process.wait(timeout_s)
+            status = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
+        while not self._sentinel.is_over():
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.001)
+        return status
 
     def close(self, timeout_s: float) -> int | None:
         """Asks the host to end by closing its socket; kills it past the deadline. Returns its exit status."""
         self._disconnect("closed by the engine")
         if self.wait_for_end(timeout_s) is None:
             self._process.kill()
-        return self.wait_for_end(KILL_TIMEOUT_S)
+        status = self.wait_for_end(KILL_TIMEOUT_S)
+        self._sentinel.close()
+        return status
 
     def _read(self) -> None:
         while self._socket is not None:

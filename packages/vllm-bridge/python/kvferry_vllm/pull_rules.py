@@ -1,9 +1,6 @@
-"""What the pull connector's scheduler half would answer, in a few tables, without asking it.
+"""The pull connector's rules: a finished prefill is leased to a reader, and its handoff is signed here.
 
-vLLM wants some answers at once (how many tokens can be had, must the blocks stay, what the response carries),
-and the real scheduler half lives in the host process. So these rules are mirrored here, and everything
-that they were told and answered travels to the host, which compares. Called by scheduler_half.py; pure,
-without clock or I/O; imports neither vLLM nor torch. Golden vectors made by the TypeScript check it.
+See rules.py. The tables decide and sign exactly as the scheduler half of @kvferry/connector-pull does.
 """
 
 from __future__ import annotations
@@ -11,24 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
+from .consumer_requests import ConsumerRequests
 from .handoff import (
     ID_SIZE_BYTES_MAX,
     Consume,
     Handoff,
     NoTransfer,
-    Parsed,
     Produce,
     Prompt,
     Remote,
     encode_handoff,
     parse_params,
 )
-from .param_fields import BLOCKS_PER_POST_MAX, utf8_size
-
-#: `limits.requestCountMax` of connector-api: a request beyond it is served without KV transfer.
-REQUEST_COUNT_MAX = 8_192
-#: The ends that leave complete KV behind.
-READABLE_ENDS = ("stopped", "length-capped")
+from .param_fields import utf8_size
+from .rules import NOTHING, REQUEST_COUNT_MAX, Finish, readable_blocks
 
 
 @dataclass(frozen=True)
@@ -41,30 +34,11 @@ class Producer:
     handoff_key: bytes
 
 
-@dataclass(frozen=True)
-class Finish:
-    """Whether the engine keeps the blocks, and the response's `kv_transfer_params`."""
-
-    delay_free: bool
-    params: dict[str, Any] | None
-
-
-NOTHING = Finish(False, None)
-
-#: States of a request. `offered` carries its handoff; the others are only names.
-OFFERED, REFUSED, LOADING, SETTLED, ABORTING = (
-    "offered",
-    "refused",
-    "loading",
-    "settled",
-    "aborting",
-)
+#: States of a request whose KV others will read.
 ADDED, ANNOUNCED, LEASED = "added", "announced", "leased"
 
 
 class PullRules:
-    """One record per request that takes part in a transfer, for one life of the host."""
-
     def __init__(
         self,
         *,
@@ -75,14 +49,13 @@ class PullRules:
     ) -> None:
         self._engine_id = engine_id
         self._block_tokens = block_tokens
-        self._recompute_threshold = recompute_threshold
         self._producer = producer
-        self._states: dict[str, str] = {}
-        self._handoffs: dict[str, Handoff] = {}
+        self._consumed = ConsumerRequests(recompute_threshold)
+        self._produced: dict[str, str] = {}
 
     @property
     def request_ids(self) -> Sequence[str]:
-        return list(self._states)
+        return [*self._produced, *self._consumed.request_ids]
 
     def on_new_request(
         self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
@@ -96,11 +69,8 @@ class PullRules:
         params: Mapping[str, Any] | None,
         computed_token_count: int,
     ) -> int:
-        """Tokens to be had from the producer beyond the local hit. Repeatable."""
-        if self._intake(request_id, prompt, params) != OFFERED:
-            return 0
-        missing = self._handoffs[request_id].prompt.token_count - computed_token_count
-        return 0 if missing <= 0 or missing < self._recompute_threshold else missing
+        self._intake(request_id, prompt, params)
+        return self._consumed.matched(request_id, computed_token_count)
 
     def on_allocated(
         self,
@@ -109,18 +79,14 @@ class PullRules:
         params: Mapping[str, Any] | None,
         external_token_count: int,
     ) -> None:
-        state = self._intake(request_id, prompt, params)
-        if state == OFFERED:
-            self._set(request_id, LOADING if external_token_count > 0 else SETTLED)
-        elif state == ADDED:
-            self._set(request_id, ANNOUNCED)
+        self._intake(request_id, prompt, params)
+        self._consumed.allocated(request_id, external_token_count)
+        if self._produced.get(request_id) == ADDED:
+            self._produced[request_id] = ANNOUNCED
 
-    def blocks_to_fill(
-        self, prompt_token_count: int, external_token_count: int, block_ids: Sequence[int]
-    ) -> list[int]:
-        """The prompt's blocks after the local hit: they take the last `external_token_count` tokens."""
-        hit = (prompt_token_count - external_token_count) // self._block_tokens
-        return list(block_ids[hit : self._block_count(prompt_token_count)])
+    def on_step(self, computed_after: Mapping[str, int], preempted: Sequence[str]) -> bool:
+        """Nothing leaves before a prefill has ended."""
+        return False
 
     def on_finished(
         self,
@@ -131,21 +97,16 @@ class PullRules:
         block_ids: Sequence[Sequence[int]],
         lease_deadline_ms: float,
     ) -> Finish:
-        """`lease_deadline_ms`: a reading of the machine's monotonic clock, `lease_ms` from now."""
-        state = self._states.get(request_id)
-        if state is None:
+        self._consumed.finished(request_id)
+        state = self._produced.pop(request_id, None)
+        if state != ANNOUNCED or self._producer is None:
             return NOTHING
-        if state == LOADING:
-            self._set(request_id, ABORTING)
+        readable = readable_blocks(
+            prompt.token_count, computed_token_count, end, block_ids, self._block_tokens
+        )
+        if readable is None:
             return NOTHING
-        if state != ANNOUNCED:
-            self._drop(request_id)
-            return NOTHING
-        readable = self._readable(prompt.token_count, computed_token_count, end, block_ids)
-        if readable is None or self._producer is None:
-            self._drop(request_id)
-            return NOTHING
-        self._set(request_id, LEASED)
+        self._produced[request_id] = LEASED
         producer = self._producer
         remote = Remote(
             engine_id=self._engine_id,
@@ -166,70 +127,36 @@ class PullRules:
 
     def on_output(self, sent: Sequence[str], received: Sequence[str]) -> None:
         for request_id in sent:
-            if self._states.get(request_id) == LEASED:
-                self._drop(request_id)
+            if self._produced.get(request_id) == LEASED:
+                del self._produced[request_id]
         for request_id in received:
-            state = self._states.get(request_id)
-            if state == LOADING:
-                self._set(request_id, SETTLED)
-            elif state == ABORTING:
-                self._drop(request_id)
+            self._consumed.received(request_id)
 
     @property
     def has_pending_block_frees(self) -> bool:
-        return any(state in (LEASED, ABORTING) for state in self._states.values())
+        return self._consumed.is_aborting or LEASED in self._produced.values()
 
-    def _parse(self, prompt: Prompt, params: Mapping[str, Any] | None) -> Parsed:
-        return parse_params(
+    def _intake(
+        self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
+    ) -> None:
+        """Idempotent: parsed once per request."""
+        if request_id in self._produced or request_id in self._consumed:
+            return
+        parsed = parse_params(
             params,
             engine_id=self._engine_id,
             block_tokens=self._block_tokens,
             prompt=prompt,
         )
-
-    def _intake(
-        self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
-    ) -> str | None:
-        """The state of a request that takes part. Idempotent: parsed once per request."""
-        state = self._states.get(request_id)
-        if state is not None:
-            return state
-        parsed = self._parse(prompt, params)
         if isinstance(parsed, NoTransfer) or self._is_full(request_id):
-            return None
+            return
         if isinstance(parsed, Consume):
-            self._handoffs[request_id] = parsed.handoff
-            self._states[request_id] = OFFERED
+            self._consumed.offer(request_id, parsed.handoff.prompt.token_count)
+        elif isinstance(parsed, Produce):
+            self._produced[request_id] = ADDED
         else:
-            self._states[request_id] = ADDED if isinstance(parsed, Produce) else REFUSED
-        return self._states[request_id]
-
-    def _readable(
-        self,
-        prompt_token_count: int,
-        computed_token_count: int,
-        end: str,
-        block_ids: Sequence[Sequence[int]],
-    ) -> Sequence[int] | None:
-        if end not in READABLE_ENDS:
-            return None
-        if prompt_token_count == 0 or computed_token_count < prompt_token_count:
-            return None
-        count = self._block_count(prompt_token_count)
-        if len(block_ids) != 1 or len(block_ids[0]) < count or count > BLOCKS_PER_POST_MAX:
-            return None
-        return block_ids[0][:count]
-
-    def _block_count(self, token_count: int) -> int:
-        return -(-token_count // self._block_tokens)
+            self._consumed.refuse(request_id)
 
     def _is_full(self, request_id: str) -> bool:
-        return len(self._states) >= REQUEST_COUNT_MAX or utf8_size(request_id) > ID_SIZE_BYTES_MAX
-
-    def _set(self, request_id: str, state: str) -> None:
-        self._states[request_id] = state
-        self._handoffs.pop(request_id, None)
-
-    def _drop(self, request_id: str) -> None:
-        self._states.pop(request_id, None)
-        self._handoffs.pop(request_id, None)
+        count = len(self._produced) + len(self._consumed)
+        return count >= REQUEST_COUNT_MAX or utf8_size(request_id) > ID_SIZE_BYTES_MAX

@@ -1,4 +1,4 @@
-"""The scheduler half of the shim: answers vLLM at once from pull_rules.py, and records what happened.
+"""The scheduler half of the shim: answers vLLM at once from the connector's rules, and records what happened.
 
 It does no I/O. What it recorded leaves with the step's metadata, and the real scheduler half, in the
 host, hears the same calls in the same order. While there is no host it answers that nothing can be
@@ -14,9 +14,10 @@ import time
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
+from .connector_rules import rules_for
 from .handoff import Prompt, digest_tokens
 from .limits import PARAMS_SIZE_BYTES_MAX
-from .pull_rules import NOTHING, Finish, Producer, PullRules
+from .rules import NOTHING, Finish, Rules, blocks_to_fill
 from .step_metadata import Batch, Event, HostNews, Step
 
 logger = logging.getLogger("vllm.kvferry")
@@ -41,7 +42,7 @@ class SchedulerHalf:
     def __init__(self, *, engine_id: str, block_tokens: int) -> None:
         self._engine_id = engine_id
         self._block_tokens = block_tokens
-        self._rules: PullRules | None = None
+        self._rules: Rules | None = None
         self._epoch: str | None = None
         self._is_host_starting = False
         self._quiet_step = Step.nothing(None, False)
@@ -71,13 +72,7 @@ class SchedulerHalf:
             self._rules = None
             return
         self._lease_ms = facts.lease_ms
-        producer = Producer(facts.epoch, facts.host, facts.port, facts.handoff_key)
-        self._rules = PullRules(
-            engine_id=self._engine_id,
-            block_tokens=self._block_tokens,
-            recompute_threshold=facts.recompute_threshold,
-            producer=producer,
-        )
+        self._rules = rules_for(facts, engine_id=self._engine_id, block_tokens=self._block_tokens)
 
     def on_new_request(
         self, request_id: str, tokens: Sequence[int] | None, params: Mapping[str, Any] | None
@@ -129,8 +124,8 @@ class SchedulerHalf:
             external=external_token_count,
         )
         if external_token_count > 0:
-            event["fill"] = self._rules.blocks_to_fill(
-                known.prompt.token_count, external_token_count, block_ids[0]
+            event["fill"] = blocks_to_fill(
+                known.prompt.token_count, external_token_count, block_ids[0], self._block_tokens
             )
         self._record(**event)
 
@@ -192,17 +187,16 @@ class SchedulerHalf:
 
         `computed_after`: of each scheduled request, the tokens whose KV is valid when the step ends.
         """
-        if not self._batches and not preempted:
+        gone = sorted(preempted or ())
+        after = {r: computed for r, computed in computed_after.items() if r in self._known}
+        is_saved = self._rules is not None and bool(after or gone) and self._rules.on_step(after, gone)
+        if not self._batches and not gone and not is_saved:
             return self._quiet_step
         batches, self._batches = self._batches, []
-        starting = self._is_host_starting
-        gone = sorted(preempted or ())
-        scheduled = [
-            self._take_scheduled(request_id, computed)
-            for request_id, computed in computed_after.items()
-            if request_id in self._known
-        ]
-        step = Step(self._step_index, scheduled, gone, batches, self._epoch, starting)
+        scheduled = [self._take_scheduled(request_id, computed) for request_id, computed in after.items()]
+        step = Step(
+            self._step_index, scheduled, gone, batches, self._epoch, self._is_host_starting, is_saved
+        )
         self._step_index += 1
         return step
 

@@ -50,6 +50,7 @@ def read_settings(vllm_config: VllmConfig) -> Settings:
         supervision["restart_count_max"] = int(bridge["restartCountMax"])
     return Settings(
         engine_id=engine_id,
+        # Which connectors there are, and their options, is the host's business: it names what is wrong.
         config={"connector": "pull", "engineId": engine_id, **extra},
         model_name=str(bridge.get("modelName", vllm_config.model_config.model)),
         log_level=str(bridge.get("logLevel", "warn")),
@@ -82,7 +83,7 @@ def start_message(settings: Settings, caches: Mapping[str, Any]) -> dict[str, An
     """The first message to a host. `caches` is as kv_layout.py made it."""
     return {
         "t": "start",
-        "protocol": 2,
+        "protocol": 3,
         "config": settings.config,
         "logLevel": settings.log_level,
         "caches": {"model": settings.model_name, **caches},

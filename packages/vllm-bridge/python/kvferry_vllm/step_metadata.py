@@ -33,6 +33,8 @@ class Step:
     #: What the scheduler half believes of the host: its life (None: there is none), and whether one is coming.
     epoch: str | None
     is_host_starting: bool
+    #: Its forward computes what leaves with it: the host must hear of it before, and of the forward's end.
+    is_saved: bool = False
 
     @classmethod
     def nothing(cls, epoch: str | None, is_host_starting: bool) -> Step:
@@ -48,11 +50,24 @@ class HostFacts:
     """
 
     epoch: str
+    #: pull, push: whose rules it answers by.
+    connector: str
     host: str
     port: int
+    #: Of pull: signs handoffs.
     handoff_key: bytes = field(repr=False)
     lease_ms: float
     recompute_threshold: int
+    #: Of push: KV leaves as chunks of a prompt are computed.
+    is_progressive: bool = False
+
+    @property
+    def reader_hold_ms(self) -> float:
+        """For how long others may go on reading what was kept for them when this host is reaped.
+
+        In push it was the host itself that read: nobody does any more.
+        """
+        return self.lease_ms if self.connector == "pull" else 0.0
 
 
 @dataclass(frozen=True)

@@ -104,12 +104,18 @@ class WorkerHalf:
                 events += batch.events
             else:
                 self._disown(batch.events)
-        if live is None or not (events or step.preempted):
+        is_saved = step.is_saved and step.epoch == live
+        if live is None or not (events or step.preempted or is_saved):
             return
         self._keeper.send(
-            {"t": "step", "index": step.index, "scheduled": step.scheduled,
-             "preempted": step.preempted, "events": events, "settle": settle}
+            {"t": "step", "index": step.index, "scheduled": step.scheduled, "preempted": step.preempted,
+             "events": events, "settle": settle, "save": is_saved}
         )  # fmt: skip
+
+    def end_forward(self, step: Step) -> None:
+        """The forward of this step has ended: what it computed may leave."""
+        if step.is_saved and step.epoch == self._keeper.epoch:
+            self._keeper.send({"t": "saved", "index": step.index})
 
     def take_output(self) -> Output:
         """Everything that ended since the last call."""
@@ -204,7 +210,7 @@ class WorkerHalf:
             self._end_load(request_id, "the host process died")
         # A reader that was granted a lease may be reading until it runs out, whoever granted it.
         now = self._now()
-        until = now + loss.lease_ms / 1_000
+        until = now + loss.reader_hold_ms / 1_000
         self._sends = {r: until if deadline is None else deadline for r, deadline in self._sends.items()}
         kept_s = max((deadline for deadline in self._sends.values() if deadline is not None), default=now) - now
         logger.error(

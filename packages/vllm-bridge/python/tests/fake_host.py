@@ -22,6 +22,7 @@ class FakeHost:
         self.is_gone = False
         self.end_reason: str | None = None
         self.is_killed = False
+        self.life = {"fd": 9, "sizeBytes": 4_096}
 
     def send(self, message: dict[str, Any]) -> None:
         self.sent.append(message)
@@ -54,10 +55,11 @@ class FakeHost:
         self.is_open, self.is_gone, self.end_reason = False, True, "killed by the test"
 
 
-def ready(incarnation: str) -> dict[str, Any]:
-    metadata = golden.hook_scripts()[0]["metadata"]
-    return {"t": "ready", "incarnation": incarnation, "metadata": metadata,
-            "leaseMs": LEASE_MS, "recomputeThreshold": 0}  # fmt: skip
+def ready(incarnation: str, connector: str = "pull") -> dict[str, Any]:
+    place = {"host": "127.0.0.1", "port": 5600}
+    metadata = golden.hook_scripts()[0]["metadata"] if connector == "pull" else "00"
+    return {"t": "ready", "incarnation": incarnation, "connector": connector, "metadata": metadata,
+            "sideChannel": place, "leaseMs": LEASE_MS, "recomputeThreshold": 0, "isProgressive": False}  # fmt: skip
 
 
 def load(request_id: str, *fill: int) -> Event:

@@ -17,6 +17,11 @@ class Deaths(WorkerHalfCase):
         super().setUp()
         self.half.start()
 
+    def start_with(self, connector: str) -> None:
+        super().setUp()
+        self.greeting = [ready("life-1", connector)]
+        self.half.start()
+
     def test_loads_fail_only_when_the_process_is_reaped(self) -> None:
         self.step(load("r", 4, 5))
         self.host.is_open = False
@@ -46,6 +51,15 @@ class Deaths(WorkerHalfCase):
         self.assert_output(self.step(preempted=["p"]))
         self.assertEqual(len(self.hosts), 2)
         self.assertFalse(self.host.is_killed)
+
+    def test_what_only_the_host_itself_read_is_free_when_it_is_reaped(self) -> None:
+        self.half.close()
+        self.start_with("push")
+        self.step(finish("p", delay_free=True))
+        self.host.is_open = False
+        self.assert_output(self.step())
+        self.host.is_gone = True
+        self.assert_output(self.step(), sent=["p"])
 
     def test_a_second_death_shortens_nothing(self) -> None:
         self.step(finish("p", delay_free=True))

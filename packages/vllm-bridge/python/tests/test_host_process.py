@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 import unittest
@@ -114,6 +115,31 @@ class HostProcessCase(unittest.TestCase):
             os.kill(host.pid, 0)
         host.send({"dropped": 1})
         self.assertEqual(host.receive(), [])
+
+    def test_reaped_means_that_nobody_is_inside_its_memory_either(self) -> None:
+        """A peer's system call that writes into a killed host ends later; here a fork keeps the memory alive."""
+        program = """
+import mmap, signal
+life = receive()
+page = mmap.mmap(life["fd"], life["sizeBytes"], mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+page[0] = 1
+inside = os.fork()
+if inside == 0:
+    link.close()
+    signal.pause()
+send({"inside": inside})
+signal.pause()
+"""
+        host = self.start(PRELUDE + program)
+        host.send(host.life)
+        [message] = host.wait_for(lambda _: True, 10)
+        self.assertFalse(host.is_reaped())
+        host.kill("by the test")
+        self.assertIsNone(host.wait_for_end(0.3), "the process is gone, its memory is not")
+        self.assertFalse(host.is_reaped())
+        os.kill(message["inside"], signal.SIGKILL)
+        self.wait_until(host.is_reaped)
+        self.assertEqual(host.wait_for_end(1), -signal.SIGKILL)
 
     def test_close_asks_first_and_kills_then(self) -> None:
         self.assertEqual(self.start(ECHO).close(10), 0)

@@ -7,7 +7,8 @@ from typing import Any
 
 from kvferry_vllm.handoff import Prompt, decode_rank_metadata, digest_tokens
 from kvferry_vllm.param_fields import BLOCKS_PER_POST_MAX
-from kvferry_vllm.pull_rules import REQUEST_COUNT_MAX, Finish, Producer, PullRules
+from kvferry_vllm.pull_rules import Producer, PullRules
+from kvferry_vllm.rules import REQUEST_COUNT_MAX, Finish
 
 from . import golden
 

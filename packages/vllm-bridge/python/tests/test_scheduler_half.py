@@ -7,7 +7,7 @@ import unittest
 from typing import Any, Iterator
 
 from kvferry_vllm.handoff import decode_rank_metadata, digest_tokens
-from kvferry_vllm.pull_rules import NOTHING
+from kvferry_vllm.rules import NOTHING
 from kvferry_vllm.scheduler_half import SchedulerHalf
 from kvferry_vllm.step_metadata import HostFacts, HostNews
 
@@ -20,7 +20,7 @@ TOKENS = list(range(9))
 
 def facts(epoch: str) -> HostFacts:
     rank = decode_rank_metadata(bytes.fromhex(golden.hook_scripts()[0]["metadata"]))
-    return HostFacts(epoch, rank.host, rank.port, rank.handoff_key, 30_000.0, 0)
+    return HostFacts(epoch, "pull", rank.host, rank.port, rank.handoff_key, 30_000.0, 0)
 
 
 def ready(epoch: str) -> HostNews:

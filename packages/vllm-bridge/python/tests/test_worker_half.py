@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 from kvferry_vllm.host_keeper import HostRefused
-from kvferry_vllm.step_metadata import Event
+from kvferry_vllm.step_metadata import Event, Step
 
 from .fake_host import finish, load, results
 from .worker_case import WorkerHalfCase
@@ -19,7 +19,7 @@ class Steps(WorkerHalfCase):
         self.half.start()
 
     def test_start(self) -> None:
-        self.assertEqual(self.host.sent, [{"t": "start"}])
+        self.assertEqual(self.host.sent, [{"t": "start", "life": self.host.life}])
         facts = self.half.facts
         assert facts is not None
         self.assertEqual((facts.epoch, facts.host, facts.port), ("life-1", "127.0.0.1", 5600))
@@ -61,6 +61,21 @@ class Steps(WorkerHalfCase):
         self.assert_output(self.step(), sent=["p"])
         self.host.inbox.append(results(sent=["p"]))
         self.assert_output(self.step())
+
+    def test_what_a_forward_computes_is_told_before_it_and_its_end_after_it(self) -> None:
+        step = Step(0, [PART], [], [], "life-1", False, is_saved=True)
+        self.half.begin_step(step)
+        self.half.end_forward(step)
+        message = {"t": "step", "index": 0, "scheduled": [PART], "preempted": [], "events": [],
+                   "settle": False, "save": True}  # fmt: skip
+        self.assertEqual(self.host.sent[1:], [message, {"t": "saved", "index": 0}])
+
+    def test_a_host_of_another_life_hears_of_no_forward(self) -> None:
+        step = Step(0, [PART], [], [], "an older life", False, is_saved=True)
+        self.half.begin_step(step)
+        self.half.end_forward(step)
+        self.half.end_forward(Step.nothing("life-1", False))
+        self.assertEqual(len(self.host.sent), 1)
 
     def test_totals_say_each_end_once(self) -> None:
         self.step(load("a", 4, 5), load("b", 6), finish("p", delay_free=True))

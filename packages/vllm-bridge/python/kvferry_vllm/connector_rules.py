@@ -1,0 +1,19 @@
+"""Which rules belong to which connector, and what they are made of once a host is ready."""
+
+from __future__ import annotations
+
+from .pull_rules import Producer, PullRules
+from .rules import Rules
+from .step_metadata import HostFacts
+
+
+def rules_for(facts: HostFacts, *, engine_id: str, block_tokens: int) -> Rules:
+    """@raises ValueError for a connector that has none; its host should have refused to start."""
+    if facts.connector == "pull":
+        return PullRules(
+            engine_id=engine_id,
+            block_tokens=block_tokens,
+            recompute_threshold=facts.recompute_threshold,
+            producer=Producer(facts.epoch, facts.host, facts.port, facts.handoff_key),
+        )
+    raise ValueError(f"no rules for the connector {facts.connector!r}")
