@@ -1,5 +1,5 @@
 import { ConnectorError, asEngineId } from '@kvferry/connector-api'
-import { backOffMs, protocolLimits } from '@kvferry/connector-api/protocol'
+import { protocolLimits } from '@kvferry/connector-api/protocol'
 import { expect, test, vi } from 'vitest'
 import { Engine } from './fixtures/engine.ts'
 import { createPair, prompt, startLoad, until, untilAllFree } from './fixtures/world.ts'
@@ -77,11 +77,35 @@ test('a load right after a failed handshake meets the same error at once', async
   expect(pair.d.counter('handshakesFailed')).toBe(1)
 })
 
-test('the pause doubles up to its maximum, and half of it is chance', () => {
-  const { handshakeBackOffMinMs: min, handshakeBackOffMaxMs: max } = protocolLimits
-  expect([1, 2, 3].map((count) => backOffMs(count, 1))).toEqual([min, 2 * min, 4 * min])
-  expect(backOffMs(1, 0)).toBe(min / 2)
-  expect(backOffMs(60, 1)).toBe(max)
+test('a handshake that went well ends the row of failures: the next pause is a short one', async () => {
+  const pair = await createPair({ d: { options: { handshakeTimeoutMs: 100 } } })
+  const { d, world } = pair
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  const failOnce = async (id: string): Promise<void> => {
+    const request = d.admit(id, 4, await pair.p.prefill(`p-${id}`, prompt, 4))
+    world.channels.faults.stop(p0)
+    d.step()
+    await until(world, () => request.outcome === 'failed')
+    world.channels.faults.resume(p0)
+  }
+  for (let count = 0; count < 4; count++) {
+    await failOnce(`d-${count}`)
+    await world.clock.advance(protocolLimits.handshakeBackOffMinMs * 2 ** count)
+  }
+  const good = d.admit('d-good', 30, params)
+  d.step()
+  await until(world, () => good.outcome === 'loaded')
+  expect(d.counter('handshakesFailed')).toBe(4)
+  world.channels.faults.breakAssociations(p0, d0)
+  await world.clock.advance(10)
+  await failOnce('d-again')
+  d.step()
+  expect(d.counter('handshakesFailed')).toBe(5)
+  await world.clock.advance(protocolLimits.handshakeBackOffMinMs)
+  const next = d.admit('d-next', 4, await pair.p.prefill('p-next', prompt, 4))
+  d.step()
+  await until(world, () => next.outcome !== 'loading', 50)
+  expect(next.outcome).toBe('loaded')
 })
 
 test('handshakes beyond the bound wait for one that ends, within their own time', async () => {
