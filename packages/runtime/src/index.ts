@@ -19,6 +19,7 @@ export {
   Registry,
   type RuntimeMetrics,
 } from './metrics.ts'
+export { createProcessTable } from './process-table.ts'
 export { createSideChannel, type SideChannelOptions } from './side-channel/tcp-side-channel.ts'
 export { describeUsage } from './cli/describe-usage.ts'
 export { onStopRequest, type StopHost, type StopReason } from './stop-signals.ts'

@@ -10,6 +10,7 @@ import type {
   KvMemoryAllocator,
   Logger,
   Metrics,
+  ProcessTable,
   Random,
   SideChannel,
   TransferAgent,
@@ -23,6 +24,8 @@ export interface TransferPorts {
   /** One per rank. */
   readonly agents: readonly TransferAgent[]
   readonly sideChannel: SideChannel
+  /** Null where the system has none. */
+  readonly processes: ProcessTable | null
 }
 
 export interface CorePorts {

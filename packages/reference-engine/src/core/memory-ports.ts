@@ -72,6 +72,7 @@ export async function createMemoryPorts(
   return {
     ...shared,
     config: { ...config, kvferry: loaded.config },
-    transfer: { factory: loaded.factory, agents, sideChannel: channel },
+    // Engines of one process end with it: there is nobody left to be told.
+    transfer: { factory: loaded.factory, agents, sideChannel: channel, processes: null },
   }
 }

@@ -8,6 +8,7 @@ import type { Logger, SideChannelConfig } from '@kvferry/connector-api'
 import type { createNixlAgent } from '@kvferry/native-nixl'
 import {
   createMetrics,
+  createProcessTable,
   createSideChannel,
   createSystemClock,
   createSystemRandom,
@@ -73,7 +74,10 @@ export async function createNixlPorts(config: CoreConfig, logger: Logger): Promi
     return {
       ...shared,
       config: { ...config, kvferry: loaded.config },
-      transfer: { factory: loaded.factory, agents, sideChannel: channel },
+      transfer: {
+        ...{ factory: loaded.factory, agents, sideChannel: channel },
+        processes: createProcessTable(),
+      },
       transports: () => [...new Set(agents.flatMap((agent) => native.transportsInUse(agent)))],
     }
   } catch (error) {

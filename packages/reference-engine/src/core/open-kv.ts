@@ -80,7 +80,7 @@ function createHalves({ ports, requestStep }: OpenKvParts): {
 } | null {
   const { config, transfer } = ports
   if (transfer === null || config.kvferry === null) return null
-  const { agents, factory, sideChannel } = transfer
+  const { agents, factory, sideChannel, processes } = transfer
   const common: CommonComponents = {
     engineId: asEngineId(config.engineId),
     incarnation: asIncarnation(config.incarnation),
@@ -95,7 +95,10 @@ function createHalves({ ports, requestStep }: OpenKvParts): {
   const scheduler = factory.createScheduler({ ...common, blockTokens })
   const ranks = agents.map((agent, tpRank) => {
     const { allocator, kernels } = ports
-    const components = { ...common, agent, sideChannel, kernels, allocator }
+    const components = {
+      ...{ ...common, agent, sideChannel, kernels, allocator },
+      ...(processes === null ? {} : { processes }),
+    }
     const rank = { tpRank, tpSize, ppRank: 0, ppSize: 1 }
     return { agent, worker: factory.createWorker(components, rank) }
   })

@@ -127,6 +127,7 @@ function createTransfer(fabric: MemoryFabric, factory: ConnectorFactory): Transf
   }
   return {
     factory,
+    processes: null,
     agents: [fabric.createAgent('test-agent')],
     sideChannel: {
       address: { host: '127.0.0.1', port: 1 },
