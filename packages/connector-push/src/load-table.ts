@@ -34,7 +34,7 @@ import { PartTable, type PartTableOptions } from './part-table.ts'
 import type { PushCounters } from './push-counters.ts'
 import { isRegistrationOver } from './registration-state.ts'
 
-export interface LoadTableOptions extends Omit<PartTableOptions, 'onEnd' | 'onDoubt'> {
+export interface LoadTableOptions extends Omit<PartTableOptions, 'onEnd' | 'onNews' | 'onDoubt'> {
   readonly counters: PushCounters
   readonly finisher: BlockFinisher
   readonly registrationTimeoutMs: number
@@ -50,6 +50,8 @@ export class LoadTable {
   readonly #loads = new Map<RequestId, LoadRecord>()
   /** By producer: when the last of its loads ended, or the first began. */
   readonly #progressAt = new Map<EngineId, Instant>()
+  /** Loaded, and their measurements are not complete. */
+  readonly #unsampled = new Map<LoadRecord, () => void>()
   #stopError: AnyConnectorError | null = null
 
   constructor(init: LoadTableOptions) {
@@ -59,6 +61,7 @@ export class LoadTable {
     this.parts = new PartTable({
       ...init,
       onEnd: (part) => this.#partEnd(part),
+      onNews: ({ load }) => this.#newsEnd(load),
       onDoubt: () => metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount),
     })
   }
@@ -136,7 +139,9 @@ export class LoadTable {
   /** Leaves no timer. */
   close(): void {
     for (const { deadline } of this.#loads.values()) deadline?.stop()
+    for (const { deadline } of this.#unsampled.keys()) deadline?.stop()
     this.#loads.clear()
+    this.#unsampled.clear()
     this.parts.close()
   }
 
@@ -216,21 +221,27 @@ export class LoadTable {
     this.#noteProgress(order.producer.engineId)
     this.results.add(reported(order), outcome)
     this.#init.onChange()
-    const forget = (): void => parts.forEach((part) => this.parts.forget(part))
-    if (outcome.kind === 'loaded') this.#sample(record, forget)
-    else forget()
+    if (outcome.kind === 'loaded') this.#sample(record)
+    else parts.forEach((part) => this.parts.forget(part))
   }
 
   /** The measurements may come after the notification: they get a moment. */
-  #sample(record: LoadRecord, forget: () => void): void {
+  #sample(record: LoadRecord): void {
     const { clock } = this.#init.components
     const completeAtMs = clock.now()
     const add = (): void => {
+      record.deadline?.stop()
+      this.#unsampled.delete(record)
       this.results.addSample(sampleOf(record, completeAtMs))
-      forget()
+      record.parts.forEach((part) => this.parts.forget(part))
     }
-    if (record.parts.every(({ news }) => news !== null)) add()
-    else clock.after(pushLimits.timesWaitMs, add)
+    this.#unsampled.set(record, add)
+    record.deadline = clock.after(pushLimits.timesWaitMs, add)
+    this.#newsEnd(record)
+  }
+
+  #newsEnd(record: LoadRecord): void {
+    if (record.parts.every(({ news }) => news !== null)) this.#unsampled.get(record)?.()
   }
 }
 

@@ -22,6 +22,8 @@ export interface PartTableOptions {
   /** A part was given up before its producer was asked. */
   readonly onRelease: (order: LoadOrder, rank: number) => void
   readonly onEnd: (part: PartRecord) => void
+  /** The producer's measurements of a part have come. */
+  readonly onNews: (part: PartRecord) => void
   /** A part came into doubt, or out of it. */
   readonly onDoubt: () => void
 }
@@ -110,6 +112,7 @@ export class PartTable {
     if (part === null) return
     part.news = news
     this.dispatch(part, { kind: 'write-end' })
+    this.#init.onNews(part)
   }
 
   onProducerFailed({ loadId, error }: FailedNews, from: PeerIdentity): void {
