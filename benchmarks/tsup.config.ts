@@ -6,5 +6,6 @@ export default defineConfig(
     index: 'src/index.ts',
     cli: 'src/cli.ts',
     'micro-child': 'src/micro/child.ts',
+    'micro-router-engines': 'src/micro/router-engines-child.ts',
   }),
 )

@@ -3,51 +3,80 @@
  * table. 0 = every bar held, 1 = one was missed or the machine is too noisy to judge.
  */
 import type { Command } from 'commander'
-import { createProgress } from '../lib/progress.ts'
-import { writeResult } from '../lib/result-file.ts'
+import { createProgress, type Progress } from '../lib/progress.ts'
+import { assertWritable, writeResult } from '../lib/result-file.ts'
 import { assertMatchesSchema } from '../lib/result-schema.ts'
 import type { CommandIo } from '../main.ts'
+import type { MicroResult, MicroRouterResult } from '../micro/result.ts'
 import { micro } from '../micro/settings.ts'
 import { UsageError } from '../usage-error.ts'
 
 interface MicroFlags {
   readonly agent?: boolean
-  readonly pairs: string
+  readonly router?: boolean
+  readonly pairs?: string
   readonly python?: string
   readonly json?: string
 }
 
 const pairsMax = 100_000
+const defaults = `${micro.pairCount} with --agent, ${micro.router.roundCount} with --router`
 
 const example = `
-Example:
+Examples:
   $ kvferry-bench micro --agent --json micro.json
+  $ kvferry-bench micro --router
 
-Needs NIXL and a C++ compiler (for the baseline). Exit code: 0 every bar held, 1 one was missed, a byte was
+--agent needs NIXL and a C++ compiler (for the baseline). Exit code: 0 every bar held, 1 one was missed, a byte was
 wrong or the machine is too noisy to judge, 2 wrong usage.`
 
-async function measure(flags: MicroFlags, io: CommandIo): Promise<number> {
-  if (flags.agent !== true) throw new UsageError('micro: name what to measure: --agent')
-  const pairs = Number(flags.pairs)
-  if (!Number.isInteger(pairs) || pairs < 1 || pairs > pairsMax) {
-    throw new UsageError(`--pairs ${flags.pairs}: use a whole number from 1 to ${pairsMax}`)
-  }
-  // Here, not above: commands that need no NIXL must start without it.
+/** One part's measurement, and how its result looks on the screen. */
+interface Measured {
+  readonly result: MicroResult | MicroRouterResult
+  readonly text: string
+}
+
+/** The default is each part's own. @throws UsageError. */
+function countOf({ pairs }: MicroFlags): number | undefined {
+  if (pairs === undefined) return undefined
+  const count = Number(pairs)
+  if (Number.isInteger(count) && count >= 1 && count <= pairsMax) return count
+  throw new UsageError(`--pairs ${pairs}: use a whole number from 1 to ${pairsMax}`)
+}
+
+// What a part needs is loaded here, not above: commands that need no NIXL must start without it.
+async function measureAgent(flags: MicroFlags, io: CommandIo, progress: Progress) {
+  const pairs = countOf(flags) ?? micro.pairCount
   const { runMicroAgent } = await import('../micro/agent.ts')
   const { renderMicro } = await import('../micro/table.ts')
+  const { python } = flags
+  const result = await runMicroAgent({ pairs, progress, signal: io.signal, python })
+  return { result, text: renderMicro(result) }
+}
+
+async function measureRouter(flags: MicroFlags, io: CommandIo, progress: Progress) {
+  const rounds = countOf(flags) ?? micro.router.roundCount
+  const { runMicroRouter } = await import('../micro/router.ts')
+  const { renderMicroRouter } = await import('../micro/router-table.ts')
+  const result = await runMicroRouter({ rounds, progress, signal: io.signal })
+  return { result, text: renderMicroRouter(result) }
+}
+
+async function measure(flags: MicroFlags, io: CommandIo): Promise<number> {
+  if ((flags.agent === true) === (flags.router === true)) {
+    throw new UsageError('micro: name what to measure, one of: --agent, --router')
+  }
+  if (flags.json !== undefined) assertWritable('json', flags.json)
   const progress = createProgress(io.stderr)
   try {
-    const result = await runMicroAgent({
-      pairs,
-      progress,
-      signal: io.signal,
-      python: flags.python,
-    })
+    const measurePart = flags.router === true ? measureRouter : measureAgent
+    const { result, text }: Measured = await measurePart(flags, io, progress)
     progress.end()
     assertMatchesSchema('micro', result)
     if (flags.json !== undefined) writeResult(flags.json, result, io.stdout)
-    if (flags.json !== '-') io.stdout.write(renderMicro(result))
-    else for (const text of result.verdict.failures) io.stderr.write(`kvferry-bench: ${text}\n`)
+    if (flags.json !== '-') io.stdout.write(text)
+    else
+      for (const failure of result.verdict.failures) io.stderr.write(`kvferry-bench: ${failure}\n`)
     return result.verdict.ok ? 0 : 1
   } finally {
     progress.end()
@@ -64,7 +93,8 @@ export function addMicroCommand(
     .command('micro')
     .description('measure one part alone, against the plainest code that does the same')
     .option('--agent', 'the NIXL agent against a bare loop over the C API')
-    .option('--pairs <n>', 'interleaved pairs per throughput case', String(micro.pairCount))
+    .option('--router', 'what the router adds to a token of 100 streams, against no router')
+    .option('--pairs <n>', `interleaved pairs of each case (default: ${defaults})`)
     .option(
       '--python <interpreter>',
       "also compare with NIXL's bindings in this Python (with numpy)",

@@ -38,7 +38,7 @@ export interface DistributionCase {
 }
 
 export interface CpuCase {
-  readonly kind: 'idle-cpu' | 'polling-cpu'
+  readonly kind: 'idle-cpu' | 'polling-cpu' | 'router-cpu'
   readonly label: string
   readonly durationMs: number
   /** CPU time of the whole process as a share of one core. */
@@ -55,6 +55,25 @@ export interface PythonCase {
   readonly oursUs: Distribution | null
   readonly pythonUs: Distribution | null
   /** Its value: median of ours over median of Python's. */
+  readonly bar: Bar
+}
+
+/** Microseconds on a way through the router, and on the same way without it. */
+export interface RouterCase {
+  readonly kind: 'router-added-latency'
+  readonly label: string
+  readonly rounds: number
+  readonly directUs: Distribution
+  readonly routedUs: Distribution
+  /** Per round: the routed window's median less the direct one's next to it. */
+  readonly addedUs: Distribution
+  readonly addedMedianInterval: readonly [low: number, high: number]
+  /** Direct against direct, the same way. */
+  readonly noise: {
+    readonly addedUs: Distribution
+    readonly addedMedianInterval: readonly [low: number, high: number]
+    readonly spreadUs: number
+  }
   readonly bar: Bar
 }
 
@@ -77,5 +96,29 @@ export interface MicroResult {
     readonly spread: number
   }
   readonly cases: readonly MicroCase[]
+  readonly verdict: { readonly ok: boolean; readonly failures: readonly string[] }
+}
+
+/** The same file with another part measured: `micro --router`. */
+export interface MicroRouterResult {
+  readonly schema: 'kvferry.micro/1'
+  /** No agent takes part. */
+  readonly agent: 'none'
+  readonly environment: Environment
+  readonly workload: {
+    readonly rounds: number
+    readonly streams: number
+    readonly tokensPerStream: number
+    /** Of all streams together. */
+    readonly tokensPerS: number
+    readonly baseline: string
+  }
+  readonly noiseFloor: {
+    readonly method: 'a-a-pairs'
+    readonly label: string
+    readonly spread: number
+    readonly unit: 'us'
+  }
+  readonly cases: readonly (RouterCase | CpuCase)[]
   readonly verdict: { readonly ok: boolean; readonly failures: readonly string[] }
 }

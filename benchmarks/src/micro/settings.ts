@@ -33,6 +33,20 @@ export const micro = {
   python: { warmUpCount: 50, count: 500, ratioMax: 1 / 3 },
   idle: { durationMs: 3_000, shareMax: 0.01 },
   callback: { count: 100, gapMsMax: 60, p99UsMax: 1_000 },
+  /**
+   * What the router adds: 100 streams of a token each 50 ms, which is 2,000 tokens/s. Streams begin 10 ms
+   * apart, so that their beginnings are a load of their own and no burst, and last so long that all run for a
+   * second. The A-A spread beyond which the machine is too noisy to say whether a millisecond was added.
+   */
+  router: {
+    streamCount: 100,
+    startsApartMs: 10,
+    intervalMs: 50,
+    tokensPerStream: 40,
+    roundCount: 12,
+    warmUpRoundCount: 1,
+    bar: { p50UsMax: 1_000, spreadUsMax: 500 },
+  },
   /** Fill pattern of a target's memory: word i holds i times this, mod 2^32. As in native/bare_loop.cc. */
   patternFactor: 0x9e3779b1,
   untouchedByte: 0xa5,

@@ -5,7 +5,7 @@ import Table from 'cli-table3'
 import type { Bar } from './pair-statistics.ts'
 import type { MicroCase, MicroResult, ThroughputCase } from './result.ts'
 
-const verdictWords: Readonly<Record<Bar['verdict'], string>> = {
+export const verdictWords: Readonly<Record<Bar['verdict'], string>> = {
   pass: 'pass',
   fail: 'FAIL',
   'too-noisy': 'TOO NOISY',
