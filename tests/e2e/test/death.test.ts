@@ -68,49 +68,67 @@ async function expectServes(round: number): Promise<void> {
 /** A signal may come too late: what was sent already ends the open READs. Then another round tries again. */
 const attemptsMax = 10
 
-/** Requests of one round, with P killed while D reads from it. */
-async function killInMidTransfer(firstRound: number): Promise<void> {
+/** Something that happens to P while D reads from it. */
+interface Fault {
+  /** What P was, for the message that no round managed it. */
+  readonly name: string
+  /** Begins while a READ is open. */
+  strike(): Promise<void>
+  /** A READ met it; asked when every request of the round has ended. */
+  isMet(failedBefore: number): Promise<boolean>
+  /** Before the next round. */
+  mend(): Promise<void>
+}
+
+const killed: Fault = {
+  name: 'killed',
+  strike: async () => deployment.kill('prefill', 'SIGKILL'),
+  isMet: async (failedBefore) => (await transfers()).transfersFailed > failedBefore,
+  mend: () => deployment.restart('prefill'),
+}
+
+/** Until a READ of D's is overdue. */
+function stopped(): Fault {
+  let isOverdue = false
+  return {
+    name: 'stopped',
+    async strike() {
+      deployment.kill('prefill', 'SIGSTOP')
+      try {
+        await waitUntil('an open READ is overdue, or none is open', async () => {
+          const { agentCounters, connectorCounters } = await deployment.stats('decode')
+          isOverdue = (connectorCounters['blocksQuarantined'] ?? 0) > 0
+          return isOverdue || agentCounters.transfersOpen === 0
+        })
+      } finally {
+        deployment.kill('prefill', 'SIGCONT')
+      }
+    },
+    isMet: async () => isOverdue,
+    mend: async () => {},
+  }
+}
+
+/** Requests of one round, with the fault in the middle; as many rounds as it takes until a READ meets it. */
+async function strikeInMidTransfer(fault: Fault, firstRound: number): Promise<void> {
   for (let round = firstRound; round < firstRound + attemptsMax; round++) {
     const expected = await completeAll(await deployment.oracleUrl(), round)
     const failedBefore = (await transfers()).transfersFailed
     const outcomes = completeAll(deployment.routerUrl, round)
     await transferIsOpen()
-    deployment.kill('prefill', 'SIGKILL')
+    await fault.strike()
     expectOneOutcomeEach(await outcomes, expected)
-    if ((await transfers()).transfersFailed > failedBefore) return
-    await deployment.restart('prefill')
+    if (await fault.isMet(failedBefore)) return
+    await fault.mend()
   }
-  throw new Error(`no READ was open when P was killed, in ${attemptsMax} rounds`)
-}
-
-/** Requests of one round, with P stopped until a READ of D's is overdue. */
-async function stopInMidTransfer(firstRound: number): Promise<void> {
-  for (let round = firstRound; round < firstRound + attemptsMax; round++) {
-    const expected = await completeAll(await deployment.oracleUrl(), round)
-    const outcomes = completeAll(deployment.routerUrl, round)
-    await transferIsOpen()
-    deployment.kill('prefill', 'SIGSTOP')
-    let isOverdue = false
-    try {
-      await waitUntil('an open READ is overdue, or none is open', async () => {
-        const { agentCounters, connectorCounters } = await deployment.stats('decode')
-        isOverdue = (connectorCounters['blocksQuarantined'] ?? 0) > 0
-        return isOverdue || agentCounters.transfersOpen === 0
-      })
-    } finally {
-      deployment.kill('prefill', 'SIGCONT')
-    }
-    expectOneOutcomeEach(await outcomes, expected)
-    if (isOverdue) return
-  }
-  throw new Error(`no READ was open when P was stopped, in ${attemptsMax} rounds`)
+  throw new Error(`no READ was open when P was ${fault.name}, in ${attemptsMax} rounds`)
 }
 
 describe('kill -9 in mid-transfer', () => {
   test('of P: each request is recomputed or gets a typed error; the next P serves', async () => {
     await expectServes(1)
     const filesBefore = openFileCount(deployment.child('decode').pid)
-    await killInMidTransfer(10)
+    await strikeInMidTransfer(killed, 10)
     await expectNoBlockKept(deployment, 'decode')
 
     await deployment.restart('prefill')
@@ -143,7 +161,7 @@ describe('kill -9 in mid-transfer', () => {
 
 test('a stopped P: loads wait past their deadline, blocks stay out of service until the transfers end', async () => {
   await expectServes(1)
-  await stopInMidTransfer(10)
+  await strikeInMidTransfer(stopped(), 10)
   await expectNoBlockKept(deployment, 'decode')
   await expectNoBlockKept(deployment, 'prefill', leaseDurationMs * 3)
   await expectServes(3)
