@@ -6,7 +6,12 @@
  * decides nothing. One question per producer at a time. Owned by load-table.ts.
  */
 import type { Timer, WorkerComponents } from '@kvferry/connector-api'
-import { type PeerFacts, asConnectorError, addressOf } from '@kvferry/connector-api/protocol'
+import {
+  type PeerFacts,
+  asConnectorError,
+  addressOf,
+  lifeKey,
+} from '@kvferry/connector-api/protocol'
 import { exchange } from './handshake.ts'
 import { pullLimits } from './limits.ts'
 import type { LoadRecord } from './load-record.ts'
@@ -29,7 +34,7 @@ export class OverdueReads {
 
   add(read: LoadRecord): void {
     const { remote } = read.order.handoff
-    const key = keyOf(remote)
+    const key = lifeKey(remote)
     const known = this.#peers.get(key)
     if (known !== undefined) {
       known.reads.add(read)
@@ -42,7 +47,7 @@ export class OverdueReads {
 
   /** It has a final status. Harmless for one that was never overdue. */
   end(read: LoadRecord): void {
-    const key = keyOf(read.order.handoff.remote)
+    const key = lifeKey(read.order.handoff.remote)
     const peer = this.#peers.get(key)
     peer?.reads.delete(read)
     if (peer === undefined || peer.reads.size > 0) return
@@ -69,10 +74,7 @@ export class OverdueReads {
       const { code } = asConnectorError(cause, { operation: 'wake', peer: remote.engineId })
       logger.debug('the producer of an overdue READ is not to be reached', { code })
     }
-    if (this.#peers.get(keyOf(remote)) !== peer) return
+    if (this.#peers.get(lifeKey(remote)) !== peer) return
     peer.timer = clock.after(pullLimits.overdueReadAskMs, () => void this.#ask(peer, remote))
   }
 }
-
-const keyOf = ({ engineId, incarnation }: RemoteRequest): string =>
-  JSON.stringify([engineId, incarnation])

@@ -3,13 +3,14 @@
  * wish for one, and the news of their ends. Implemented by consumer-worker.ts, called by peer-connections.ts.
  */
 import type { AnyConnectorError, Incarnation, PeerAddress } from '@kvferry/connector-api'
+import { lifeKey } from '@kvferry/connector-api/protocol'
 import type { PeerLink } from './connection-state.ts'
 
 /** One life of one engine at one address: a false address must not stand in for the right one. */
 export type PeerKey = string
 
 export const peerKey = ({ engineId, host, port }: PeerAddress, incarnation: Incarnation): PeerKey =>
-  JSON.stringify([engineId, incarnation, host, port])
+  lifeKey({ engineId, incarnation }, host, port)
 
 export interface PeerListener {
   onReady(key: PeerKey, link: PeerLink): void

@@ -15,6 +15,7 @@ import {
   compareFacts,
   type PeerFacts,
   closed,
+  lifeKey,
   type HostStaging,
   PeerTokens,
   PollHolds,
@@ -292,5 +293,4 @@ const wireUpOf = ({ engineId }: PeerIdentity): string => JSON.stringify(['wire-u
 
 const unclaimedOf = (requestId: RequestId): string => JSON.stringify(['unclaimed', requestId])
 
-const readOf = ({ engineId, incarnation, loadId }: Reader): string =>
-  JSON.stringify(['read', engineId, incarnation, loadId])
+const readOf = (reader: Reader): string => lifeKey(reader, 'read', reader.loadId)
