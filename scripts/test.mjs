@@ -166,6 +166,7 @@ const gates = {
     [
       'connector-api',
       'connector-pull',
+      'connector-push',
       'runtime',
       'router',
       'reference-engine',
