@@ -15,7 +15,9 @@ export type EngineName = 'prefill' | 'decode' | 'oracle'
 export interface DeploymentOptions {
   /** Flags of both engines and of the oracle. */
   readonly engineFlags?: readonly string[]
-  readonly connectorOptions?: Readonly<Record<string, string | number>>
+  /** Default `pull`. */
+  readonly connector?: string
+  readonly connectorOptions?: Readonly<Record<string, string | number | boolean>>
   readonly prefillFlags?: readonly string[]
   readonly decodeFlags?: readonly string[]
   readonly routerFlags?: readonly string[]
@@ -80,14 +82,13 @@ interface EngineStart {
 }
 
 function startEngine({ group, options, name, port }: EngineStart): Promise<TrackedChild> {
-  const connector = Object.entries(options.connectorOptions ?? {}).map(
-    ([key, value]) => `--option=${key}=${value}`,
-  )
+  const { connector = 'pull', connectorOptions = {} } = options
+  const given = Object.entries(connectorOptions).map(([key, value]) => `--option=${key}=${value}`)
   const role = { prefill: 'prefill', decode: 'decode', oracle: 'both' }[name]
   const own =
     name === 'oracle'
       ? []
-      : ['--connector=pull', `--engine-id=${name}`, '--debug-endpoints', ...connector]
+      : [`--connector=${connector}`, `--engine-id=${name}`, '--debug-endpoints', ...given]
   return group.start({
     name,
     script: binOf('@kvferry/reference-engine', 'kvferry-engine'),

@@ -1,0 +1,128 @@
+/**
+ * Push with real processes: engines are killed and stopped while WRITEs are open. The consumer's blocks are
+ * written by another process, so they come back only on its word or when it is seen to be gone.
+ */
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { complete, promptOf } from '../src/completions.ts'
+import { startDeployment, type Deployment } from '../src/deployment.ts'
+import { expectNoBlockKept, expectOneOutcomeEach } from '../src/expectations.ts'
+import { sharedMemoryNames } from '../src/process-facts.ts'
+import { waitUntil } from '../src/wait-until.ts'
+
+const leaseDurationMs = 3_000
+const requestCount = 12
+const promptTokens = 480
+const preset = 'llama-3.1-8b'
+const kvScale = 8
+
+let deployment: Deployment
+let sharedMemoryBefore: string[]
+
+const start = async (progressive: boolean): Promise<void> => {
+  deployment = await startDeployment({
+    connector: 'push',
+    connectorOptions: { leaseDurationMs, transferDeadlineMs: leaseDurationMs },
+    // Chunks of 128 tokens, so that progressive has something to send before the prompt is whole.
+    prefillFlags: progressive ? ['--option=progressive=true'] : [],
+    engineFlags: [
+      `--model=${preset}`,
+      `--kv-scale=${kvScale}`,
+      '--time-scale=0.02',
+      '--num-blocks=1024',
+      '--max-model-len=512',
+      '--max-num-seqs=32',
+      '--max-num-batched-tokens=128',
+      '--prefix-caching=off',
+    ],
+    // Slow enough that a WRITE is met in the middle.
+    env: { UCX_TLS: 'tcp' },
+  })
+}
+
+beforeEach(() => {
+  sharedMemoryBefore = sharedMemoryNames()
+})
+afterEach(async () => {
+  await deployment?.close()
+  expect(sharedMemoryNames().filter((name) => !sharedMemoryBefore.includes(name))).toEqual([])
+})
+
+const completeAll = (url: string, round: number) =>
+  Promise.all(
+    Array.from({ length: requestCount }, (_, index) => {
+      const prompt = promptOf(promptTokens, round * 1_000 + index)
+      return complete(url, { model: `${preset}/${kvScale}`, prompt, maxTokens: 4 })
+    }),
+  )
+
+/** Everything works: texts are the oracle's, and D loaded what P wrote. */
+async function expectServes(round: number): Promise<void> {
+  const expected = await completeAll(await deployment.oracleUrl(), round)
+  expect(expected.filter(({ kind }) => kind === 'error')).toEqual([])
+  const before = (await deployment.stats('decode')).connectorCounters['loadsDone'] ?? 0
+  expect(await completeAll(deployment.routerUrl, round)).toEqual(expected)
+  const { connectorCounters, verification } = await deployment.stats('decode')
+  expect(connectorCounters['loadsDone']).toBe(before + requestCount)
+  expect(verification.mismatchedBlocks).toBe(0)
+}
+
+/** Disturbs an engine while P has WRITEs open; ends once the round's requests have. */
+async function disturb(round: number, act: () => Promise<void> | void): Promise<void> {
+  const expected = await completeAll(await deployment.oracleUrl(), round)
+  const outcomes = completeAll(deployment.routerUrl, round)
+  await waitUntil('P writes', async () => {
+    const { agentCounters } = await deployment.stats('prefill')
+    return agentCounters.transfersOpen > 0
+  })
+  await act()
+  expectOneOutcomeEach(await outcomes, expected)
+}
+
+async function expectNothingKept(): Promise<void> {
+  await expectNoBlockKept(deployment, 'prefill')
+  await expectNoBlockKept(deployment, 'decode')
+}
+
+test('kill -9 of P: no block of D stays out of service; the next P serves', async () => {
+  await start(false)
+  await expectServes(1)
+  await disturb(2, () => deployment.kill('prefill', 'SIGKILL'))
+  await expectNoBlockKept(deployment, 'decode')
+  await deployment.restart('prefill')
+  await expectServes(3)
+  await expectNothingKept()
+})
+
+test('kill -9 of D while chunks leave: P keeps no block; the next D serves', async () => {
+  await start(true)
+  await expectServes(1)
+  await disturb(2, () => deployment.kill('decode', 'SIGKILL'))
+  await expectNoBlockKept(deployment, 'prefill', 4 * leaseDurationMs)
+  await deployment.restart('decode')
+  await expectServes(3)
+  await expectNothingKept()
+})
+
+test('P stopped for longer than its WRITEs may take: D waits for its word, then everything comes back', async () => {
+  await start(false)
+  await expectServes(1)
+  await disturb(2, async () => {
+    deployment.kill('prefill', 'SIGSTOP')
+    await new Promise((resolve) => setTimeout(resolve, 2 * leaseDurationMs))
+    deployment.kill('prefill', 'SIGCONT')
+  })
+  await expectNothingKept()
+  await expectServes(3)
+})
+
+test('D stopped meanwhile: P’s WRITEs are overdue, end, and everything comes back', async () => {
+  await start(false)
+  await expectServes(1)
+  await disturb(2, async () => {
+    deployment.kill('decode', 'SIGSTOP')
+    await new Promise((resolve) => setTimeout(resolve, 2 * leaseDurationMs))
+    deployment.kill('decode', 'SIGCONT')
+  })
+  await expectNothingKept()
+  await expectServes(3)
+})
