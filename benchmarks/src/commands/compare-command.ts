@@ -83,7 +83,11 @@ export function addCompareCommand(
   program
     .command('compare')
     .description('serve the same requests with each connector and with one engine alone; compare')
-    .option('--connectors <list>', 'what to compare: NAME or NAME:key=value, with commas', 'pull')
+    .option(
+      '--connectors <list>',
+      'what to compare: NAME or NAME:key=value, with commas',
+      'pull,push',
+    )
     .option('--preset <name>', 'quick: about a minute; full: 3 trials in fresh processes', 'quick')
     .option('--posting <mode>', 'pull: both, background or inline', 'both')
     .option('--option <key=value>', 'option of all connectors, repeatable', collect, [])

@@ -156,7 +156,7 @@ export function addSweepCommand(
   program
     .command('sweep')
     .description('measure a grid of rates and lengths; one file a point, as `vllm bench serve` has')
-    .option('--connectors <list>', 'NAME or NAME:key=value, with commas (default pull)')
+    .option('--connectors <list>', 'NAME or NAME:key=value, with commas (default pull,push)')
     .option('--url <label=url>', 'a server that is there already; repeatable', collect, [])
     .option('--preset <name>', 'quick, or push-text: the published grid', 'quick')
     .option('--results-dir <dir>', 'where the files go; a sweep goes on there', 'results')

@@ -186,7 +186,7 @@ export function parseSweepFlags(flags: SweepFlags): SweepRequest {
   const isConnectorWanted = flags.connectors !== undefined || flags.url.length === 0
   const readyTimeout = flags.readyTimeout ?? String(limits.urlReadyTimeoutMs / 1_000)
   return {
-    connectors: isConnectorWanted ? parseConnectorList(flags.connectors ?? 'pull') : [],
+    connectors: isConnectorWanted ? parseConnectorList(flags.connectors ?? 'pull,push') : [],
     urls: flags.url.map(parseUrl),
     posting: oneOf('posting', flags.posting, ['both', 'background', 'inline']),
     options: parseConnectorOptions(flags.option),

@@ -88,7 +88,7 @@ function breakdownOf(record: RequestRecord, firstAtMs: number | null): Breakdown
   if (!prefill || prefill.prefillEndAtMs === null || !isComplete(load) || loadReadyAtMs === null) {
     return null
   }
-  const postStartAtMs = load.bindAtMs + load.handshakeMs + load.queuedUs / 1_000
+  const postStartAtMs = load.postedAtMs ?? load.bindAtMs + load.handshakeMs + load.queuedUs / 1_000
   return cut(record.scheduledAtMs, [
     ['queue', prefill.scheduledAtMs],
     ['prefill', prefill.prefillEndAtMs],
