@@ -20,7 +20,13 @@ import {
   type SideChannel,
   type TransferAgent,
 } from '@kvferry/connector-api'
-import { createMetrics, createSideChannel, createSystemRandom, parseConfig } from '@kvferry/runtime'
+import {
+  createMetrics,
+  createProcessTable,
+  createSideChannel,
+  createSystemRandom,
+  parseConfig,
+} from '@kvferry/runtime'
 import { orderedSideChannel, orderNotifications, type AfterEngine } from './arrival-order.ts'
 import { bridgeLimits } from './limits.ts'
 import type { StartMessage } from './messages.ts'
@@ -93,8 +99,9 @@ export async function openHost(parts: OpenHostParts): Promise<OpenHost> {
     })
     closers.push(['connector scheduler', () => scheduler.shutdown()])
     const kernels = native.createKernels({})
+    const processes = createProcessTable()
     const worker = factory.createWorker(
-      { ...common, agent, sideChannel, kernels },
+      { ...common, agent, sideChannel, kernels, ...(processes && { processes }) },
       { tpRank: 0, tpSize: 1, ppRank: 0, ppSize: 1 },
     )
     closers.push(['connector worker', () => worker.shutdown()])
@@ -108,15 +115,17 @@ export async function openHost(parts: OpenHostParts): Promise<OpenHost> {
   }
 }
 
+const servedConnectors: readonly string[] = ['pull', 'push']
+
 async function loadFactory(
   config: KvferryConfig,
 ): Promise<{ readonly factory: ConnectorFactory; readonly config: KvferryConfig }> {
   const factory = await loadConnector(config.connector, (name) => import(name))
-  // The shim answers in the connector's place, and knows pull's answers only.
-  if (factory.name !== 'pull') {
+  // The shim answers in the connector's place, by rules of its own for each that it knows.
+  if (!servedConnectors.includes(factory.name)) {
     throw new ConnectorError(
       'ERR_KV_UNSUPPORTED',
-      `the vLLM bridge serves the connector pull, not ${factory.name}`,
+      `the vLLM bridge serves the connectors ${servedConnectors.join(' and ')}, not ${factory.name}`,
       { capability: 'transferMode' },
     )
   }

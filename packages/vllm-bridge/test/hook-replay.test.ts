@@ -5,6 +5,7 @@
 import {
   InvariantError,
   asRequestId,
+  digestTokens,
   silentLogger,
   type ConnectorScheduler,
 } from '@kvferry/connector-api'
@@ -12,7 +13,8 @@ import { describe, expect, test } from 'vitest'
 import { HookReplay } from '../src/hook-replay.ts'
 import type { HookEvent } from '../src/messages.ts'
 import { writeHookScripts, type Call, type HookScript } from './fixtures/hook-scripts.ts'
-import { createPullEngine } from './fixtures/pull-engine.ts'
+import { createEngine } from './fixtures/engine.ts'
+import { writePushScripts, type PushCall, type PushScript } from './fixtures/push-scripts.ts'
 
 const bytesOf = (hex: string): Uint8Array => Uint8Array.from(Buffer.from(hex, 'hex'))
 
@@ -52,7 +54,10 @@ async function replayOf(
   script: HookScript,
 ): Promise<{ replay: HookReplay; scheduler: ConnectorScheduler }> {
   const { engineId, blockTokens, recomputeThreshold, seed } = script
-  const engine = await createPullEngine({ engineId, blockTokens, recomputeThreshold, seed })
+  const engine = await createEngine({
+    ...{ engineId, blockTokens, seed },
+    options: { recomputeThreshold },
+  })
   const { scheduler } = engine
   return { scheduler, replay: new HookReplay(scheduler, silentLogger) }
 }
@@ -68,6 +73,62 @@ test.each(scripts)('conversation $seed is replayed without a difference', async 
   expect(outcomes.flatMap(({ failed, sent }) => [...failed, ...sent])).toEqual([])
   const finished = outcomes.flatMap((outcome) => [...outcome.finished])
   expect(finished).toEqual(events.flatMap((event) => (event.k === 'finish' ? [event.id] : [])))
+})
+
+describe('push', async () => {
+  const eventOf = (call: PushCall, { requests }: PushScript): HookEvent | null => {
+    if (call.hook === 'step') return null
+    if (call.hook === 'output') {
+      return { k: 'output', sent: [...call.sent], received: [...call.received] }
+    }
+    const { id } = call
+    const { prompt, params } = requests[id]!
+    const blocks = [Array.from({ length: prompt }, (_, at) => at)]
+    switch (call.hook) {
+      case 'new': {
+        const digest = digestTokens(new Uint32Array(prompt))
+        return { k: 'new', id, prompt, digest, params: { ...params } }
+      }
+      case 'match':
+        return { k: 'match', id, computed: call.computed, answer: call.tokens ?? 0 }
+      case 'alloc':
+        return { k: 'alloc', id, computed: 0, blocks, external: call.external }
+      case 'finish': {
+        const { computed, end, delayFree } = call
+        return {
+          k: 'finish',
+          id,
+          computed,
+          end,
+          blocks: [[...call.blocks]],
+          delayFree,
+          params: null,
+        }
+      }
+    }
+  }
+
+  test.each(await writePushScripts(8))('conversation $seed, steps and all', async (script) => {
+    const { engineId, blockTokens, recomputeThreshold, progressive, seed } = script
+    const options = { recomputeThreshold, progressive }
+    const engine = await createEngine({ engineId, blockTokens, seed, connector: 'push', options })
+    const replay = new HookReplay(engine.scheduler, silentLogger)
+    for (const call of script.calls) {
+      const event = eventOf(call, script)
+      if (event !== null) replay.play([event])
+      else if (call.hook === 'step') {
+        engine.scheduler.buildConnectorMeta({
+          stepIndex: 0,
+          scheduled: Object.entries(call.computed).map(([id, computedTokenCountAfter]) => ({
+            ...{ requestId: asRequestId(id), computedTokenCountAfter, newBlockIds: [] },
+          })),
+          preemptedRequestIds: call.preempted.map(asRequestId),
+        })
+      }
+    }
+    expect(replay.divergences).toBe(0)
+    expect(engine.scheduler.hasPendingPushWork()).toBe(false)
+  })
 })
 
 /** The first event that matches, with everything before it. */

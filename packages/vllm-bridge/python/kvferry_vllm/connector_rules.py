@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .pull_rules import Producer, PullRules
+from .push_rules import PushRules
 from .rules import Rules
 from .step_metadata import HostFacts
 
@@ -15,5 +16,11 @@ def rules_for(facts: HostFacts, *, engine_id: str, block_tokens: int) -> Rules:
             block_tokens=block_tokens,
             recompute_threshold=facts.recompute_threshold,
             producer=Producer(facts.epoch, facts.host, facts.port, facts.handoff_key),
+        )
+    if facts.connector == "push":
+        return PushRules(
+            engine_id=engine_id,
+            recompute_threshold=facts.recompute_threshold,
+            is_progressive=facts.is_progressive,
         )
     raise ValueError(f"no rules for the connector {facts.connector!r}")

@@ -10,6 +10,7 @@ from kvferry_vllm.handoff import Prompt
 
 _PACKAGES = Path(__file__).resolve().parents[3]
 _HOOK_SCRIPTS = _PACKAGES / "vllm-bridge" / "test" / "golden" / "hook-scripts.jsonl"
+_PUSH_SCRIPTS = _PACKAGES / "vllm-bridge" / "test" / "golden" / "push-scripts.jsonl"
 _HANDOFFS = _PACKAGES / "connector-pull" / "test" / "golden" / "handoff.json"
 
 
@@ -18,9 +19,17 @@ def prompt_of(token_count: int, digest: str) -> Prompt:
 
 
 def hook_scripts() -> list[dict[str, Any]]:
-    """Each with its `requests` by id and its `calls` in order."""
+    """Of pull; each with its `requests` by id and its `calls` in order."""
+    return _read_scripts(_HOOK_SCRIPTS)
+
+
+def push_scripts() -> list[dict[str, Any]]:
+    return _read_scripts(_PUSH_SCRIPTS)
+
+
+def _read_scripts(file: Path) -> list[dict[str, Any]]:
     scripts: list[dict[str, Any]] = []
-    for line in _HOOK_SCRIPTS.read_text(encoding="utf-8").splitlines():
+    for line in file.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
         if "script" in record:
             scripts.append({**record["script"], "requests": {}, "calls": []})

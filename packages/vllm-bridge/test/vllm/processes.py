@@ -1,8 +1,9 @@
-"""What the kernel says about processes that a test did not start itself."""
+"""What the kernel says about processes that a test did not start itself, and about ports."""
 
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 
@@ -31,3 +32,9 @@ def hosts_under(pid: int) -> list[int]:
             if b"kvferry-vllm-host" in Path(f"/proc/{child}/cmdline").read_bytes():
                 found.append(child)
     return found
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])

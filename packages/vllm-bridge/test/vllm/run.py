@@ -1,6 +1,6 @@
 """Runs every scenario against real vLLM. Last line: `N passed, N failed, N skipped`.
 
-python run.py MODEL_DIR [equal] [processes] [servers] [faults]   (with this package's `python` folder on PYTHONPATH; see scripts/vllm-test.mjs)
+python run.py MODEL_DIR [equal] [push] [processes] [servers] [faults]   (with this package's `python` folder on PYTHONPATH; see scripts/vllm-test.mjs)
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 import scenarios_death as death  # noqa: E402
 import scenarios_equal  # noqa: E402
 import scenarios_processes  # noqa: E402
+import scenarios_push  # noqa: E402
 import scenarios_servers  # noqa: E402
 from checks import Checks  # noqa: E402
 from engines import Engine, Params  # noqa: E402
@@ -96,8 +97,13 @@ def faults(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
             started.stop()
 
 
+def push(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
+    scenarios_push.equal_texts(checks, start, oracle)
+
+
 SCENARIOS: dict[str, Callable[[Checks, StartEngine, Oracle], None]] = {
     "equal": equal_texts,
+    "push": push,
     "processes": two_processes,
     "servers": servers,
     "faults": faults,

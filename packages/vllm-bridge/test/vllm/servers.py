@@ -11,7 +11,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from engines import Params
+from processes import free_port
 
 _libc = ctypes.CDLL(None)
 _PACKAGES = Path(__file__).resolve().parents[3]
@@ -99,7 +99,7 @@ class Server(Program):
     """`vllm serve` with KVFerry, as the README starts it."""
 
     def __init__(self, name: str, model: str, log_dir: Path, connector: Params) -> None:
-        port = _free_port()
+        port = free_port()
         transfer = {
             "kv_connector": "KVFerryConnector",
             "kv_connector_module_path": "kvferry_vllm.connector",
@@ -158,9 +158,3 @@ def answer_of(router: Program, prompt: str, count: int) -> list[int]:
 def _end_with_parent() -> None:
     """In the child: SIGTERM when this process is gone, however it went. A server ends its own children then."""
     _libc.prctl(1, signal.SIGTERM)
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])

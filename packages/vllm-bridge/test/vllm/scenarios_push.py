@@ -1,0 +1,100 @@
+"""Push inside real vLLM: the texts of P + D equal those of one engine, in whatever order both are told."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from checks import Checks, equal
+from engines import Engine, Params
+from push import PushEngine, pushed
+from router import LENGTHS, OUTPUT_COUNT, PREFILL, Oracle, new_id, prefill, prompt_of
+
+#: Block size, and how prompts are computed: whole, or in chunks of which each leaves when it is computed.
+FORMS: tuple[tuple[int, Params, Params], ...] = (
+    (128, {}, {}),
+    (32, {"options": {"progressive": True}}, {"max_num_batched_tokens": 256}),
+)
+AT_ONCE = 8
+
+
+def equal_texts(checks: Checks, start: Callable[..., Engine], oracle: Oracle) -> None:
+    for block_size, push, vllm in FORMS:
+        args: Params = {**push, **vllm, "block_size": block_size}
+        producer = PushEngine(start, f"push-p-{block_size}", "kv_producer", **args)
+        consumer = PushEngine(start, f"push-d-{block_size}", "kv_consumer", block_size=block_size)
+        try:
+            _equal_texts(checks, producer, consumer, f"push, block size {block_size}", oracle)
+        finally:
+            producer.engine.stop()
+            consumer.engine.stop()
+
+
+def _equal_texts(
+    checks: Checks, producer: PushEngine, consumer: PushEngine, about: str, oracle: Oracle
+) -> None:
+    engines = (producer.engine, consumer.engine)
+    for engine in engines:
+        engine.wait_ready()
+    empty = [engine.call("requests") for engine in engines]
+    for is_consumer_first in (True, False):
+        first = "D" if is_consumer_first else "P"
+        for length in LENGTHS:
+            # Another prompt each time, or D would have it in its cache.
+            prompt = prompt_of(length, seed=20 + is_consumer_first)
+            with checks.check(f"{about}: {length} tokens, {first} hears of it first", engines):
+                answer = pushed(producer, consumer, prompt, is_consumer_first)
+                equal((answer.reason, answer.tokens), ("length", oracle(prompt)), "answer")
+    with checks.check(f"{about}: {AT_ONCE} at a time, partly in D's prefix cache", engines):
+        _at_once(producer, consumer, oracle)
+    with checks.check(f"{about}: every block was moved by NIXL, and is free again", engines):
+        _accounts(producer.engine, consumer.engine, empty)
+
+
+def _at_once(producer: PushEngine, consumer: PushEngine, oracle: Oracle) -> None:
+    prompts = [prompt_of(400, seed=22) + prompt_of(10 + 60 * index, seed=23) for index in range(AT_ONCE)]
+    asked = []
+    for prompt in prompts:
+        transfer_id = new_id("x")
+        asked.append(consumer.consume(prompt, transfer_id, producer))
+        producer.produce(prompt, transfer_id)
+    for request_id, prompt in zip(asked, prompts):
+        equal(consumer.engine.wait(request_id).tokens, oracle(prompt), f"tokens of {request_id}")
+
+
+def _accounts(producer: Engine, consumer: Engine, empty: list[Any]) -> None:
+    producer.wait_until("blocks come back", lambda: producer.call("requests") == empty[0])
+    equal(consumer.call("requests"), empty[1], "D's requests and blocks")
+    p, d = producer.call("describe"), consumer.call("describe")
+    # Prompts of which D has all but the last token in its cache are no loads.
+    if not len(LENGTHS) * 2 <= d["loadsDone"] <= len(LENGTHS) * 2 + AT_ONCE:
+        raise AssertionError(f"{d['loadsDone']} loads")
+    equal((d["loadsFailed"], p["writesFailed"]), (0, 0), "failed")
+    if p["transfersDone"] < d["loadsDone"] or p["bytesMoved"] < 10_000_000:
+        raise AssertionError(f"{p['transfersDone']} WRITEs moved {p['bytesMoved']} bytes")
+    for counters in (p, d):
+        wrong = ("divergences", "hookFailures", "hostDeaths", "messagesRefused")
+        equal({name: counters[name] for name in wrong}, dict.fromkeys(wrong, 0), "counters")
+
+
+def mixed_pair(checks: Checks, puller: Engine, pusher: PushEngine, oracle: Oracle) -> None:
+    """One that pulls and one that pushes refuse each other, and what was asked for is computed."""
+    engines = (puller, pusher.engine)
+    with checks.check("push D, pull P: refused in the handshake with a typed error, computed", engines):
+        prompt = prompt_of(300, seed=24)
+        place = prefill(puller, prompt_of(20))
+        params = {
+            **pusher.params("any", new_id("x")),
+            **{name: place[name] for name in ("remote_engine_id", "remote_host", "remote_port")},
+        }
+        failed = pusher.engine.call("describe")["loadsFailed"]
+        answer = pusher.engine.ask(new_id("d"), prompt, OUTPUT_COUNT, params)
+        equal((answer.reason, answer.tokens), ("length", oracle(prompt)), "answer")
+        equal(pusher.engine.call("describe")["loadsFailed"], failed + 1, "loads that failed")
+        if "ERR_KV_" not in pusher.engine.log.read_text(errors="replace"):
+            raise AssertionError("no typed error in D's log")
+    with checks.check("pull D, push P: nothing is handed off or promised, computed", engines):
+        prompt = prompt_of(301, seed=24)
+        given = pusher.engine.ask(new_id("p"), prompt, 1, dict(PREFILL))
+        equal(given.params, None, "the handoff of a transfer without an id")
+        answer = puller.ask(new_id("d"), prompt, OUTPUT_COUNT, pusher.params("any", new_id("x")))
+        equal(answer.tokens, oracle(prompt), "tokens")
