@@ -36,3 +36,9 @@ test('limits that the README names exist with these values', () => {
     expect(limits[name as keyof typeof limits], name).toBe(Number(value!.replaceAll(',', '')))
   }
 })
+
+test('the smallest connector of the how-to page is the one that tests begin with', () => {
+  const page = new URL('../../../docs/how-to/write-a-connector.md', import.meta.url)
+  const example = new URL('./examples/smallest-connector.ts', import.meta.url)
+  expect(readFileSync(page, 'utf8')).toContain(readFileSync(example, 'utf8').trim())
+})

@@ -1,6 +1,6 @@
 /**
- * A connector that transfers nothing, with hooks that a test may replace one by one: for tests of the mini
- * engine itself, which must see what a lying connector does.
+ * The smallest connector, with hooks that a test may replace one by one: for tests of the mini engine itself,
+ * which must see what a lying connector does.
  */
 import type {
   ConnectorFactory,
@@ -8,6 +8,7 @@ import type {
   ConnectorWorker,
   WorkerComponents,
 } from '../src/index.ts'
+import smallest from './examples/smallest-connector.ts'
 
 export interface ToyHooks {
   readonly scheduler?: Partial<ConnectorScheduler>
@@ -16,41 +17,14 @@ export interface ToyHooks {
 
 export function createToyConnector(hooks: ToyHooks = {}): ConnectorFactory {
   return {
+    ...smallest,
     name: 'toy',
-    capabilities: {
-      transferMode: 'pull',
-      dispatch: 'sequential',
-      isBidirectional: false,
-      isProgressive: false,
-      tensorParallel: 'single',
-      groupCountMax: 1,
-      supportsDifferentBlockSizes: false,
-      supportsLora: false,
-      supportsMultimodal: false,
-      supportsParallelSampling: false,
-    },
-    parseOptions: (options) => options,
-    createScheduler: () => ({
-      setHandshakeMetadata() {},
-      onNewRequest() {},
-      getNumNewMatchedTokens: () => ({ tokens: 0, isAsync: false }),
-      updateStateAfterAlloc() {},
-      buildConnectorMeta: () => new Uint8Array(),
-      updateConnectorOutput() {},
-      requestFinished: () => ({ delayFree: false, kvTransferParams: null }),
-      hasPendingPushWork: () => false,
-      hasPendingBlockFrees: () => false,
-      shutdown: async () => {},
+    createScheduler: (components) => ({
+      ...smallest.createScheduler(components),
       ...hooks.scheduler,
     }),
-    createWorker: (components) => ({
-      registerKvCaches: async () => new Uint8Array(),
-      handlePreemptions: async () => {},
-      bindConnectorMetadata() {},
-      waitForSave() {},
-      getTransferResults: () => ({ sent: [], received: [], failed: [] }),
-      getStats: () => null,
-      shutdown: async () => {},
+    createWorker: (components, rank) => ({
+      ...smallest.createWorker(components, rank),
       ...hooks.worker?.(components),
     }),
   }
