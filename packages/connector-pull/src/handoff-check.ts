@@ -14,13 +14,21 @@ import { pullLimits } from './limits.ts'
 import type { Handoff } from './metadata.ts'
 import type { PullCounters } from './pull-counters.ts'
 
+/** Handoffs that were found to be signed, with which key and for which rank: asked again at every use. */
+const signed = new WeakMap<Handoff, { readonly key: Uint8Array; readonly tpRank: number }>()
+
 /** ERR_KV_UNAUTHORISED when that life of that producer did not write it, or another wrote into it. */
 export function forgeryError(
   handoff: Handoff,
   link: PeerLink,
   tpRank: number,
 ): AnyConnectorError | null {
-  if (isHandoffSigned(handoff, link.handoffKey, tpRank)) return null
+  const known = signed.get(handoff)
+  if (known?.key === link.handoffKey && known.tpRank === tpRank) return null
+  if (isHandoffSigned(handoff, link.handoffKey, tpRank)) {
+    signed.set(handoff, { key: link.handoffKey, tpRank })
+    return null
+  }
   const reason = `the handoff is not signed by ${handoff.remote.engineId}`
   return new ConnectorError('ERR_KV_UNAUTHORISED', reason, { reason })
 }
