@@ -2,8 +2,12 @@
  * The command over the project's own engine, router and connectors, all in this process: the
  * fallback of the demo, and the seams between the harness and what it measures.
  */
-import { describe, expect, it } from 'vitest'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { CompareResult } from '../src/compare/result.ts'
+import type { PointFile } from '../src/sweep/point-file.ts'
 import { runCommand } from './fake-programs.ts'
 
 const connectors = ['pull', 'pull:posting=inline', 'push', 'push:progressive=true']
@@ -51,5 +55,49 @@ describe('compare --agent memory', () => {
       expect(run.breakdown.wire.count).toBeGreaterThan(0)
       expect(run.breakdown.stepBoundary.count).toBe(run.ttftMs.count)
     }
+  })
+})
+
+describe('sweep --agent memory', () => {
+  let directory = ''
+  beforeEach(() => {
+    directory = mkdtempSync(join(tmpdir(), 'kvferry-bench-test-'))
+  })
+  afterEach(() => rmSync(directory, { recursive: true, force: true }))
+
+  const sweep = (...args: readonly string[]) =>
+    runCommand(['sweep', '--agent', 'memory', '--results-dir', directory, ...args])
+
+  it('has every field of compare in its files, for every connector', async () => {
+    const point = ['--qps', '50', '--input-lens', '64', '--output-lens', '8', '--requests', '5']
+    const set = ['--connectors', 'pull:posting=inline,push', '--hooks', 'both']
+    const { exitCode, stdout } = await sweep(...point, ...set)
+    expect(stdout).toContain('All checks passed.')
+    expect(exitCode).toBe(0)
+    const labels = ['pull-inline', 'pull-inline-additive', 'push', 'push-additive']
+    const runs = labels.map((label) => {
+      const path = join(directory, `${label}_qps50_in64_out8_iter1.json`)
+      return (JSON.parse(readFileSync(path, 'utf8')) as PointFile).kvferry.run
+    })
+    expect(runs.map((run) => run?.hooks)).toEqual([
+      'after-launch',
+      'additive',
+      'after-launch',
+      'additive',
+    ])
+    for (const run of runs) {
+      expect(run).toMatchObject({ agent: 'memory', bytesVerified: true, bytes: runs[0]?.bytes })
+      expect(run?.wireMs.count).toBe(5)
+      expect(run?.blockSecondsHeld.producer).toBeGreaterThan(0)
+    }
+  })
+
+  it('refuses a model and a place that are none before it starts anything', async () => {
+    const model = await sweep('--model', 'gpt-9')
+    expect(model.stderr).toMatch(/--model, --kv-scale: .*gpt-9.*qwen3-32b/)
+    expect(model.exitCode).toBe(2)
+    const place = await sweep('--results-dir', '/dev/null/x')
+    expect(place.stderr).toMatch(/--results-dir \/dev\/null\/x: no directory can be made there/)
+    expect(place.exitCode).toBe(2)
   })
 })

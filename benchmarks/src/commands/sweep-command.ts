@@ -5,6 +5,7 @@
 import { mkdirSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import type { Command } from 'commander'
+import { ConnectorError } from '@kvferry/connector-api'
 import { createSystemClock } from '@kvferry/runtime'
 import { resolveAgent, type ChosenAgent } from '../compare/agent-choice.ts'
 import { headline } from '../compare/table.ts'
@@ -84,6 +85,29 @@ function conditionsFor(
   }
 }
 
+/** Before anything is started, not once in each run. @throws UsageError. */
+async function checkEngine({ preset, engineBin }: SweepRequest): Promise<void> {
+  // Another build's engine may know other models.
+  if (engineBin !== null) return
+  const { resolveModel } = await import('@kvferry/reference-engine')
+  const { model, kvScale } = preset.engine
+  try {
+    resolveModel(model, kvScale)
+  } catch (error) {
+    if (!ConnectorError.isInstance(error)) throw error
+    throw new UsageError(`--model, --kv-scale: ${error.message}`)
+  }
+}
+
+function makeDirectory(flag: string, path: string): void {
+  try {
+    mkdirSync(path, { recursive: true })
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    throw new UsageError(`--${flag} ${path}: no directory can be made there: ${reason}`)
+  }
+}
+
 /** The least that it can take: the arrivals alone. */
 function announce(request: SweepRequest, targetCount: number): string {
   const { grid, iterations, requestCount } = request.preset
@@ -114,14 +138,15 @@ async function sweep(flags: SweepFlags, io: CommandIo): Promise<number> {
   const request = parseSweepFlags(flags)
   if (request.json !== null) assertWritable('json', request.json)
   if (request.html !== null) assertWritable('html', request.html)
+  if (request.connectors.length > 0) await checkEngine(request)
   const targets = await targetsOf(request)
   const hasEngines = targets.some(({ configuration }) => configuration !== null)
   const chosen = hasEngines
     ? await resolveAgent(request.agent, { isAssumed: request.engineBin !== null })
     : null
   const conditions = conditionsFor(request, chosen)
-  mkdirSync(request.resultsDirectory, { recursive: true })
-  if (request.logDirectory) mkdirSync(request.logDirectory, { recursive: true })
+  makeDirectory('results-dir', request.resultsDirectory)
+  if (request.logDirectory) makeDirectory('keep-logs', request.logDirectory)
   assertContinuable(findPointFiles(request.resultsDirectory), conditions)
   const progress = createProgress(io.stderr)
   if (chosen) progress.note(headline(chosen.kind, chosen.nixl?.version ?? null))

@@ -20,6 +20,13 @@ export type { RequestStateKind } from './core/request-state.ts'
 export type { EngineTimings, LoadTimings } from './core/timings.ts'
 export type { EngineSettingOptions } from './engine-options.ts'
 export { engineLimits } from './limits.ts'
-export { modelNames, modelPresets, type ModelName, type ModelPreset } from './model-presets.ts'
+export {
+  modelNames,
+  modelPresets,
+  resolveModel,
+  type ModelName,
+  type ModelPreset,
+  type ModelShape,
+} from './model-presets.ts'
 export { startEngine, type EngineOptions, type RunningEngine } from './start-engine.ts'
 export { modelStepMs, timePresets, type TimePreset, type TimePresetName } from './time-model.ts'
