@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// `npm run sim`: the seeded simulation of one connector, beyond the seeds that every test run looks at.
+// `npm run sim`: the seeded simulation of one connector, beyond the seeds that every test run looks at. A
+// connector that is simulated in several ways has a name for each (push, push-progressive).
 //   npm run sim -- --connector pull --seeds 5000          seeds 1 … 5000
 //   npm run sim -- --connector pull --seed 4711           that one: a failing one prints its transcript
 //   npm run sim -- --connector pull --from 501 --seeds 500
@@ -19,7 +20,7 @@ function wrongUsage(text) {
 
 const help = `npm run sim -- --connector NAME [--seeds N] [--from N] [--seed N]
 
-  --connector NAME   pull, push, … (default pull)
+  --connector NAME   pull, push, push-progressive, … (default pull)
   --seeds N          how many seeds (default 500)
   --from N           the first one (default 1)
   --seed N           one seed
@@ -55,13 +56,14 @@ for (const name of ['from', 'seeds', 'seed']) {
   wrongUsage(`--${name} ${value}: not a positive integer`)
 }
 const [first, count] = values.seed === undefined ? [values.from, values.seeds] : [values.seed, '1']
-const test = join('packages', `connector-${connector}`, 'test', `${connector}.sim.test.ts`)
+const project = `connector-${connector.split('-')[0]}`
+const test = join('packages', project, 'test', `${connector}.sim.test.ts`)
 if (!/^[a-z-]+$/.test(connector) || !existsSync(join(root, test))) {
   wrongUsage(`--connector ${connector}: there is no ${test}`)
 }
 
 const vitest = join(root, 'node_modules', '.bin', 'vitest')
-const { status } = spawnSync(vitest, ['run', '--project', `connector-${connector}`, test], {
+const { status } = spawnSync(vitest, ['run', '--project', project, test], {
   cwd: root,
   stdio: 'inherit',
   env: { ...process.env, KVFERRY_SIM_FIRST: first, KVFERRY_SIM_SEEDS: count },

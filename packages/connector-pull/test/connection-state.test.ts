@@ -8,6 +8,7 @@ import {
   type Instant,
   type PeerHandle,
 } from '@kvferry/connector-api'
+import { testMachine } from '@kvferry/connector-api/conformance'
 import { type PeerFacts, PeerClock } from '@kvferry/connector-api/protocol'
 import { expect, test } from 'vitest'
 import {
@@ -17,7 +18,6 @@ import {
   type PeerLink,
 } from '../src/connection-state.ts'
 import { connectionTransitions } from '../src/connection-transitions.ts'
-import { testMachine } from './fixtures/machine.ts'
 
 const facts: PeerFacts = {
   connector: 'pull',

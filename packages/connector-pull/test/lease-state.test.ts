@@ -1,8 +1,8 @@
 import { asEngineId, asIncarnation, type Instant } from '@kvferry/connector-api'
+import { testMachine } from '@kvferry/connector-api/conformance'
 import { expect, test } from 'vitest'
 import { stepLease, type LeaseEvent, type LeaseState, type Reader } from '../src/lease-state.ts'
 import { leaseTransitions } from '../src/lease-transitions.ts'
-import { testMachine } from './fixtures/machine.ts'
 
 const now = 1_000 as Instant
 const later = 1_001 as Instant

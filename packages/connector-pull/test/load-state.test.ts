@@ -6,10 +6,10 @@ import {
   type TransferHandle,
   type TransferTimes,
 } from '@kvferry/connector-api'
+import { testMachine } from '@kvferry/connector-api/conformance'
 import { expect, test } from 'vitest'
 import { stepLoad, type LoadEvent, type LoadState } from '../src/load-state.ts'
 import { loadTransitions } from '../src/load-transitions.ts'
-import { testMachine } from './fixtures/machine.ts'
 
 const now = 1_000 as Instant
 const later = 1_001 as Instant

@@ -1,4 +1,5 @@
 import type { Instant } from '@kvferry/connector-api'
+import { testMachine } from '@kvferry/connector-api/conformance'
 import { expect, test } from 'vitest'
 import {
   consumerRequestTransitions,
@@ -13,7 +14,6 @@ import {
   type ProducerRequestEvent,
   type ProducerRequestState,
 } from '../src/producer-scheduler-state.ts'
-import { testMachine } from './fixtures/machine.ts'
 
 const now = 1_000 as Instant
 

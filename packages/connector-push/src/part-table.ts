@@ -147,6 +147,8 @@ export class PartTable {
         return this.#ask(part, withdraw(speaker, part))
       case 'withdraw-later': {
         const again = (): void => this.#ask(part, withdraw(speaker, part))
+        // Two questions may have met silence: one attempt is enough for both.
+        part.retry?.stop()
         part.retry = components.clock.after(pushLimits.doubtRetryMs, again)
         return
       }

@@ -6,7 +6,6 @@
  */
 import {
   ConnectorError,
-  limits,
   type AnyConnectorError,
   type ReadyFence,
   type RequestId,
@@ -14,11 +13,11 @@ import {
 import { closed, limitExceeded, type PeerFacts } from '@kvferry/connector-api/protocol'
 import type { ConsumerPeer } from './consumer-peers.ts'
 import type { TransferStanding } from './heartbeat-messages.ts'
-import { pushLimits } from './limits.ts'
 import type { Registration, Release, WithdrawQuestion, WithdrawReply } from './messages.ts'
 import type { MetadataEntry, PromptFacts } from './metadata.ts'
+import { RegistrationWatch } from './registration-watch.ts'
+import { RendezvousBook, rendezvousCountMax } from './rendezvous-book.ts'
 import {
-  createRendezvous,
   hasOpenPosts,
   isOpen,
   isSamePrompt,
@@ -33,7 +32,6 @@ import {
   type SourceRecord,
 } from './rendezvous.ts'
 import { stepSource, type SourceEffect, type SourceEvent } from './source-state.ts'
-import type { WriteEvent } from './write-state.ts'
 import { WriteTable, type WriteTableOptions } from './write-table.ts'
 
 export interface RendezvousTableOptions extends Omit<WriteTableOptions, 'onPartEnd'> {
@@ -49,7 +47,8 @@ type Computed = Extract<MetadataEntry, { kind: 'computed' }>
 export class RendezvousTable {
   readonly writes: WriteTable
   readonly #init: RendezvousTableOptions
-  readonly #meetings = new Map<string, Rendezvous>()
+  readonly #book: RendezvousBook
+  readonly #watch: RegistrationWatch
   /** Of the requests that the engine has not got back. */
   readonly #sources = new Map<RequestId, Rendezvous>()
   #isClosed = false
@@ -58,6 +57,13 @@ export class RendezvousTable {
   constructor(init: RendezvousTableOptions) {
     this.#init = init
     this.writes = new WriteTable({ ...init, onPartEnd: (part) => this.#partEnd(part) })
+    const { leaseDurationMs, components } = init
+    const { clock } = components
+    this.#book = new RendezvousBook(clock)
+    this.#watch = new RegistrationWatch({
+      ...{ clock, leaseDurationMs },
+      dispatch: (part, event) => this.writes.dispatch(part, event),
+    })
   }
 
   /** Requests whose blocks the engine keeps for a consumer. */
@@ -80,7 +86,7 @@ export class RendezvousTable {
   }
 
   announce(requestId: RequestId, transferId: string, prompt: PromptFacts): void {
-    const meeting = this.#meetingOf(transferId)
+    const meeting = this.#book.open(transferId)
     meeting.over = null
     meeting.retention?.stop()
     meeting.source = {
@@ -89,7 +95,7 @@ export class RendezvousTable {
     }
     this.#sources.set(requestId, meeting)
     for (const part of [...meeting.parts.values()].filter(isOpen)) {
-      this.#listenFor(part)
+      this.#watch.listenFor(part)
       if (isSamePrompt(part.registration, meeting.source)) continue
       this.writes.dispatch(part, { kind: 'source-fail', error: otherPrompt() })
     }
@@ -128,16 +134,23 @@ export class RendezvousTable {
   register(registration: Registration, peer: ConsumerPeer): AnyConnectorError | null {
     const refusal = this.#refusal(registration, peer)
     if (refusal !== null) return refusal
-    const meeting = this.#meetingOf(registration.transferId)
+    const meeting = this.#book.open(registration.transferId)
     const { rank } = registration
     if (meeting.parts.has(rank)) return null
     const part: PartRecord = {
-      ...{ rendezvous: meeting, registration, peer, waiters: [], times: null, postedAtMs: 0 },
+      ...{
+        rendezvous: meeting,
+        registration,
+        peer,
+        waiters: new Set(),
+        times: null,
+        postedAtMs: 0,
+      },
       ...{ state: { kind: 'waiting' }, writtenEnd: registration.firstToken, silence: null },
     }
     noteConsumer(meeting, this.#init.facts, this.#init.rank, peer.facts)
     meeting.parts.set(rank, part)
-    this.#listenFor(part)
+    this.#watch.listenFor(part)
     this.#init.onChange()
     this.writes.advance(part)
     this.writes.flush()
@@ -149,17 +162,17 @@ export class RendezvousTable {
     question: WithdrawQuestion,
     from: Pick<ConsumerPeer, 'identity'>,
   ): Promise<WithdrawReply> {
-    const part = this.#meetings.get(question.transferId)?.parts.get(question.rank)
+    const part = this.#book.find(question.transferId)?.parts.get(question.rank)
     const key = lateKey(from, question)
-    if (part === undefined || lateKey(part.peer, part.registration) !== key) {
-      this.#refuseLater(question.transferId, key)
-      return Promise.resolve('withdrawn')
+    if (part !== undefined && lateKey(part.peer, part.registration) === key) {
+      return this.writes.withdraw(part)
     }
-    return this.writes.withdraw(part)
+    const isPromised = this.#book.refuseLater(question.transferId, key)
+    return isPromised ? Promise.resolve('withdrawn') : this.writes.replyLater()
   }
 
   release({ transferId, rank }: Release, peer: ConsumerPeer): void {
-    const meeting = this.#meetings.get(transferId)
+    const meeting = this.#book.find(transferId)
     if (meeting === undefined || meeting.parts.has(rank)) return
     noteConsumer(meeting, this.#init.facts, this.#init.rank, peer.facts)
     meeting.releasedRanks.add(rank)
@@ -168,13 +181,13 @@ export class RendezvousTable {
 
   /** How it stands for this consumer rank; it is kept for a while longer. */
   renew(transferId: string, peer: ConsumerPeer): TransferStanding {
-    const meeting = this.#meetings.get(transferId)
+    const meeting = this.#book.find(transferId)
     if (meeting === undefined) return 'unknown'
     if (this.#isOwned(meeting)) this.#dispatch(meeting, { kind: 'renew' })
     const part = meeting.parts.get(peer.rank)
     if (part === undefined) return meeting.source?.state.kind === 'held' ? 'held' : 'unknown'
     if (part.peer !== peer || !isOpen(part)) return 'unknown'
-    this.#listenFor(part)
+    this.#watch.listenFor(part)
     return 'registered'
   }
 
@@ -191,17 +204,13 @@ export class RendezvousTable {
   stop(): void {
     this.#isClosed = true
     const error = closed('connector')
-    for (const part of this.#allParts()) this.writes.dispatch(part, { kind: 'source-fail', error })
+    for (const part of this.#book.parts) this.writes.dispatch(part, { kind: 'source-fail', error })
   }
 
   /** Leaves no timer. */
   close(): void {
-    for (const { source, parts, retention } of this.#meetings.values()) {
-      retention?.stop()
-      source?.timer?.stop()
-      for (const { silence } of parts.values()) silence?.stop()
-    }
-    this.#meetings.clear()
+    this.writes.close()
+    this.#book.close()
     this.#sources.clear()
   }
 
@@ -209,13 +218,10 @@ export class RendezvousTable {
     if (this.#isClosed) return closed('connector')
     const invalid = registrationError(registration, peer)
     if (invalid !== null) return invalid
-    const meeting = this.#meetings.get(registration.transferId)
-    if (meeting === undefined) {
-      const max = 2 * limits.requestCountMax
-      if (this.#meetings.size < max) return null
-      return limitExceeded('requestCountMax', this.#meetings.size + 1, max)
-    }
-    return refusalOf(meeting, registration, peer)
+    const meeting = this.#book.find(registration.transferId)
+    if (meeting !== undefined) return refusalOf(meeting, registration, peer)
+    if (!this.#book.isFull) return null
+    return limitExceeded('requestCountMax', this.#book.size + 1, rendezvousCountMax)
   }
 
   /** This engine has a request for it that has not ended. */
@@ -224,56 +230,15 @@ export class RendezvousTable {
     return source !== null && this.#sources.get(source.requestId) === meeting
   }
 
-  #meetingOf(transferId: string): Rendezvous {
-    const known = this.#meetings.get(transferId)
-    if (known !== undefined) return known
-    const meeting = createRendezvous(transferId)
-    this.#meetings.set(transferId, meeting)
-    return meeting
-  }
-
-  /** A registration that its withdrawal overtook must not be taken on. */
-  #refuseLater(transferId: string, key: string): void {
-    const isKnown = this.#meetings.has(transferId)
-    if (!isKnown && this.#meetings.size >= 2 * limits.requestCountMax) return
-    const meeting = this.#meetingOf(transferId)
-    meeting.withdrawn.add(key)
-    if (meeting.source === null) this.#forgetLater(meeting)
-  }
-
   #partsOf(peer: ConsumerPeer): PartRecord[] {
-    return this.#allParts().filter((part) => part.peer === peer)
-  }
-
-  #allParts(): PartRecord[] {
-    return [...this.#meetings.values()].flatMap(({ parts }) => [...parts.values()])
-  }
-
-  /**
-   * The consumer's heartbeats keep it. A router asks both engines at once, so without a request on this one
-   * it is not kept: none will come.
-   */
-  #listenFor(part: PartRecord): void {
-    if (part.silence !== null && part.rendezvous.source === null) return
-    part.silence?.stop()
-    const { components, leaseDurationMs } = this.#init
-    if (part.rendezvous.source === null) {
-      const orphaned: WriteEvent = { kind: 'source-fail', error: noPrefill(part) }
-      part.silence = components.clock.after(leaseDurationMs, () =>
-        this.writes.dispatch(part, orphaned),
-      )
-      return
-    }
-    const timeoutMs = pushLimits.silentLeaseCountMax * leaseDurationMs
-    const leave: WriteEvent = { kind: 'leave' }
-    part.silence = components.clock.after(timeoutMs, () => this.writes.dispatch(part, leave))
+    return this.#book.parts.filter((part) => part.peer === peer)
   }
 
   #partEnd(part: PartRecord): void {
     part.silence?.stop()
     const { rendezvous } = part
     if (this.#isOwned(rendezvous)) this.#dispatch(rendezvous, { kind: 'part-end' })
-    else if (![...rendezvous.parts.values()].some(isOpen)) this.#forgetLater(rendezvous)
+    else if (![...rendezvous.parts.values()].some(isOpen)) this.#book.forgetLater(rendezvous)
     this.#init.onChange()
   }
 
@@ -325,24 +290,6 @@ export class RendezvousTable {
     const { requestId } = source
     const message = 'the producer holds nothing of this transfer any more'
     meeting.over = new ConnectorError('ERR_KV_LEASE_EXPIRED', message, { requestId })
-    this.#forgetLater(meeting)
+    this.#book.forgetLater(meeting)
   }
-
-  /** Remembered for as long as somebody may come late. */
-  #forgetLater(meeting: Rendezvous): void {
-    meeting.retention?.stop()
-    const { clock } = this.#init.components
-    meeting.retention = clock.after(pushLimits.rendezvousRetentionMs, () => {
-      const isBusy = [...meeting.parts.values()].some(isOpen)
-      if (isBusy) this.#forgetLater(meeting)
-      else if (this.#meetings.get(meeting.transferId) === meeting) {
-        this.#meetings.delete(meeting.transferId)
-      }
-    })
-  }
-}
-
-function noPrefill({ registration }: PartRecord): AnyConnectorError {
-  const what = `prefill for ${registration.transferId}`
-  return new ConnectorError('ERR_KV_DEADLINE', `no ${what} came`, { what, deadlineMs: 0 })
 }

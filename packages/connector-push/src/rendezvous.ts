@@ -13,10 +13,10 @@ import {
 } from '@kvferry/connector-api'
 import { closed, matchingRanks, type PeerFacts } from '@kvferry/connector-api/protocol'
 import type { ConsumerPeer } from './consumer-peers.ts'
-import type { Registration } from './messages.ts'
+import type { Registration, WithdrawReply } from './messages.ts'
 import type { PromptFacts } from './metadata.ts'
 import type { SourceContext, SourceState } from './source-state.ts'
-import { openPostCount, type WithdrawAnswer, type WriteState } from './write-state.ts'
+import { openPostCount, type WriteState } from './write-state.ts'
 
 /** The request on this engine. */
 export interface SourceRecord {
@@ -32,6 +32,9 @@ export interface SourceRecord {
   state: SourceState
 }
 
+/** A consumer that waits for the answer to a withdrawal. */
+export type Waiter = (reply: WithdrawReply) => void
+
 /** What one consumer rank registered. */
 export interface PartRecord {
   readonly rendezvous: Rendezvous
@@ -43,7 +46,7 @@ export interface PartRecord {
   /** Ends it when its consumer gives no sign for long. */
   silence: Timer | null
   /** Consumers that wait for a withdrawal's answer. */
-  waiters: ((answer: WithdrawAnswer) => void)[]
+  readonly waiters: Set<Waiter>
   times: TransferTimes | null
   postedAtMs: number
 }

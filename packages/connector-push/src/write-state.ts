@@ -169,10 +169,12 @@ function stepWriting(
   const { postCount, isLast } = state
   switch (event.kind) {
     case 'post': {
+      if (isLast) return refuse(machine, state, event)
       const { isNotified } = event
       return stay({ kind: 'writing', postCount: postCount + 1, isLast: event.isLast, isNotified })
     }
     case 'post-fail':
+      if (isLast) return refuse(machine, state, event)
       return stay({ kind: 'closing', postCount, error: event.error })
     case 'write-done':
       return written(state)

@@ -21,7 +21,7 @@ import { pushLimits } from './limits.ts'
 import { encodeDone, encodeFailed, messageKinds, type WithdrawReply } from './messages.ts'
 import { encodeWriteDone } from './notification.ts'
 import type { PushCounters } from './push-counters.ts'
-import type { PartRecord } from './rendezvous.ts'
+import type { PartRecord, Waiter } from './rendezvous.ts'
 import { dueWrite, writePost, type DueWrite, type SourceCache } from './write-posts.ts'
 import { stepWrite, type WriteEffect, type WriteEvent } from './write-state.ts'
 
@@ -40,7 +40,10 @@ export class WriteTable {
   readonly #components: WorkerComponents
   readonly #writes = new Map<TransferHandle, PartRecord>()
   readonly #overdue = new Set<TransferHandle>()
-  #due: DueWrite[] = []
+  /** Withdrawals that wait for the end of a WRITE. */
+  readonly #questions = new Set<Waiter>()
+  /** One for each part: two of a turn are one WRITE, or the second would tell of both before the first ended. */
+  readonly #due = new Map<PartRecord, DueWrite>()
 
   constructor(init: WriteTableOptions) {
     this.#init = init
@@ -65,14 +68,15 @@ export class WriteTable {
     const due = dueWrite(part, this.#init.cache.caches.blockTokens)
     if (due === null) return
     part.writtenEnd = due.range.end
-    this.#due.push(due)
+    const start = this.#due.get(part)?.range.start ?? due.range.start
+    this.#due.set(part, { ...due, range: { start, end: due.range.end } })
   }
 
   /** Posts everything that is due, in one call to the agent. */
   flush(): void {
-    const due = this.#due
-    if (due.length === 0) return
-    this.#due = []
+    if (this.#due.size === 0) return
+    const due = [...this.#due.values()]
+    this.#due.clear()
     const planned = due.flatMap((one) => {
       try {
         const post = writePost(one, this.#init.cache, this.#init.transferDeadlineMs)
@@ -117,16 +121,19 @@ export class WriteTable {
   }
 
   withdraw(part: PartRecord): Promise<WithdrawReply> {
-    return new Promise((resolve) => {
-      const timer = this.#components.clock.after(pushLimits.withdrawAnswerMs, () =>
-        resolve('pending'),
-      )
-      part.waiters.push((answer) => {
-        timer.stop()
-        resolve(answer)
-      })
-      this.dispatch(part, { kind: 'withdraw' })
-    })
+    const reply = this.#replyOf(part.waiters)
+    this.dispatch(part, { kind: 'withdraw' })
+    return reply
+  }
+
+  /** That it can't be said yet; not at once, for the question comes again. */
+  replyLater(): Promise<WithdrawReply> {
+    return this.#replyOf(new Set())
+  }
+
+  /** Leaves no timer: questions without an answer get one, for the WRITEs that they wait for are open. */
+  close(): void {
+    for (const answer of [...this.#questions]) answer('pending')
   }
 
   dispatch(part: PartRecord, event: WriteEvent): void {
@@ -134,6 +141,21 @@ export class WriteTable {
     const { state, effects } = stepWrite(part.state, event, now, undefined)
     part.state = state
     for (const effect of effects) this.#perform(part, effect)
+  }
+
+  #replyOf(waiters: Set<Waiter>): Promise<WithdrawReply> {
+    return new Promise((resolve) => {
+      const answer: Waiter = (reply) => {
+        timer.stop()
+        waiters.delete(answer)
+        this.#questions.delete(answer)
+        resolve(reply)
+      }
+      const { clock } = this.#components
+      const timer = clock.after(pushLimits.withdrawAnswerMs, () => answer('pending'))
+      waiters.add(answer)
+      this.#questions.add(answer)
+    })
   }
 
   #complete(part: PartRecord, completion: TransferCompletion): void {
@@ -180,9 +202,7 @@ export class WriteTable {
   #perform(part: PartRecord, effect: WriteEffect): void {
     switch (effect.kind) {
       case 'answer': {
-        const waiters = part.waiters
-        part.waiters = []
-        for (const answer of waiters) answer(effect.answer)
+        for (const answer of [...part.waiters]) answer(effect.answer)
         return
       }
       case 'notify':

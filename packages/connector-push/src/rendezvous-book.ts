@@ -1,0 +1,82 @@
+/**
+ * The transfers that a producer rank knows, and for how long: what is over is remembered for a while, so
+ * that what comes late is refused by name. Bounded. Owned by rendezvous-table.ts.
+ */
+import { limits, type Clock } from '@kvferry/connector-api'
+import { pushLimits } from './limits.ts'
+import { createRendezvous, isOpen, type PartRecord, type Rendezvous } from './rendezvous.ts'
+
+/** One running and one remembered for each request that there may be. */
+export const rendezvousCountMax = 2 * limits.requestCountMax
+
+export class RendezvousBook {
+  readonly #clock: Clock
+  readonly #meetings = new Map<string, Rendezvous>()
+  #isClosed = false
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  get size(): number {
+    return this.#meetings.size
+  }
+
+  get isFull(): boolean {
+    return this.#meetings.size >= rendezvousCountMax
+  }
+
+  get parts(): PartRecord[] {
+    return [...this.#meetings.values()].flatMap(({ parts }) => [...parts.values()])
+  }
+
+  find(transferId: string): Rendezvous | undefined {
+    return this.#meetings.get(transferId)
+  }
+
+  /** Makes it when it is new. */
+  open(transferId: string): Rendezvous {
+    const known = this.#meetings.get(transferId)
+    if (known !== undefined) return known
+    const meeting = createRendezvous(transferId)
+    this.#meetings.set(transferId, meeting)
+    return meeting
+  }
+
+  /**
+   * A registration that its withdrawal overtook must not be taken on. False when there is no room to
+   * remember that: then nothing may be promised.
+   */
+  refuseLater(transferId: string, key: string): boolean {
+    // Nothing is taken on any more.
+    if (this.#isClosed) return true
+    if (this.#meetings.get(transferId) === undefined && this.isFull) return false
+    const meeting = this.open(transferId)
+    meeting.withdrawn.add(key)
+    if (meeting.source === null) this.forgetLater(meeting)
+    return true
+  }
+
+  /** Remembered for as long as somebody may come late. */
+  forgetLater(meeting: Rendezvous): void {
+    meeting.retention?.stop()
+    if (this.#isClosed) return
+    meeting.retention = this.#clock.after(pushLimits.rendezvousRetentionMs, () => {
+      const isBusy = [...meeting.parts.values()].some(isOpen)
+      if (isBusy) this.forgetLater(meeting)
+      else if (this.#meetings.get(meeting.transferId) === meeting) {
+        this.#meetings.delete(meeting.transferId)
+      }
+    })
+  }
+
+  /** Leaves no timer. What is open stays known: whoever withdraws it must hear that a WRITE is open. */
+  close(): void {
+    this.#isClosed = true
+    for (const { source, parts, retention } of this.#meetings.values()) {
+      retention?.stop()
+      source?.timer?.stop()
+      for (const { silence } of parts.values()) silence?.stop()
+    }
+  }
+}
