@@ -98,3 +98,12 @@ export function sampleOf(
   const postedAtMs = times === null ? null : completeAtMs - times.wireUs / 1_000
   return { requestId, bindAtMs, handshakeMs, completeAtMs, postedAtMs, ...(times ?? noTimes) }
 }
+
+/** What the engine is told of a load, whatever became of it. */
+export const reported = ({
+  requestId,
+  localBlockIds,
+}: Pick<LoadOrder, 'requestId' | 'localBlockIds'>) => ({
+  requestId,
+  blockIds: localBlockIds,
+})

@@ -18,15 +18,14 @@ import {
   LoadResults,
   type LoadOutcome,
   quarantineError,
-  recordOverdue,
   recordTransfer,
 } from '@kvferry/connector-api/protocol'
 import { BlockReader } from './block-reader.ts'
 import type { PeerLink } from './connection-state.ts'
 import { askForLease } from './lease-client.ts'
 import {
-  blockCountOf,
   orderError,
+  reported,
   sampleOf,
   type FinishRead,
   type LoadOrder,
@@ -249,10 +248,6 @@ export class LoadTable {
     this.#counters.add('loadsOverdue')
     this.#dispatch(record, { kind: 'transfer-overdue' })
     this.#init.overdue.add(record)
-    const { requestId, handoff } = record.order
-    const { engineId } = handoff.remote
-    const blockCount = blockCountOf(record.order)
-    recordOverdue(this.#components, 'read', { requestId, engineId, blockCount })
     this.#components.metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount)
   }
 
@@ -299,11 +294,3 @@ export class LoadTable {
     this.results.addSample(sampleOf(record, state.times, this.#components.clock.now()))
   }
 }
-
-const reported = ({
-  requestId,
-  localBlockIds,
-}: Pick<LoadOrder, 'requestId' | 'localBlockIds'>) => ({
-  requestId,
-  blockIds: localBlockIds,
-})

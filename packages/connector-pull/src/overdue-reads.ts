@@ -11,10 +11,11 @@ import {
   asConnectorError,
   addressOf,
   lifeKey,
+  recordOverdue,
 } from '@kvferry/connector-api/protocol'
 import { exchange } from './handshake.ts'
 import { pullLimits } from './limits.ts'
-import type { LoadRecord } from './load-record.ts'
+import { blockCountOf, type LoadRecord } from './load-record.ts'
 import type { RemoteRequest } from './metadata.ts'
 
 interface OverduePeer {
@@ -32,8 +33,12 @@ export class OverdueReads {
     this.#facts = facts
   }
 
+  /** Counts it, and asks its producer from now on. */
   add(read: LoadRecord): void {
-    const { remote } = read.order.handoff
+    const { requestId, handoff } = read.order
+    const { remote } = handoff
+    const facts = { requestId, engineId: remote.engineId, blockCount: blockCountOf(read.order) }
+    recordOverdue(this.#components, 'read', facts)
     const key = lifeKey(remote)
     const known = this.#peers.get(key)
     if (known !== undefined) {
