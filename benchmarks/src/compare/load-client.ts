@@ -43,7 +43,7 @@ interface Reply {
   decode: EngineTimings | null
 }
 
-/** The router reports its own and P's times in a response header. */
+/** The router reports its own and P's times in a response header, or in a trailer where P was late. */
 function parseRoutedTimings(header: string | string[] | undefined): RoutedTimings | null {
   return typeof header === 'string' ? (JSON.parse(header) as RoutedTimings) : null
 }
@@ -176,7 +176,9 @@ async function exchange(
   const reply = await (planned.isStream
     ? readStream(answer.body, context)
     : readWhole(answer.body, context))
-  return { ...reply, routed: parseRoutedTimings(answer.headers['x-kvferry-timings']) }
+  const { headers, trailers } = answer
+  const timings = trailers['x-kvferry-timings'] ?? headers['x-kvferry-timings']
+  return { ...reply, routed: parseRoutedTimings(timings) }
 }
 
 /** What a request has that got no answer. */

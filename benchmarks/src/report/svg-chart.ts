@@ -88,8 +88,9 @@ function frame(text: ChartText, legend: readonly string[]): Record<string, unkno
       bottom: 4,
       data: [...legend],
       itemWidth: 34,
+      itemGap: 26,
       // Without a browser the widths of texts are guesses; room for wider fonts.
-      textStyle: { padding: [0, 16, 0, 0] },
+      textStyle: { fontSize: 11 },
     },
     grid: { left: 76, right: 24, top: 64, bottom: 56 + rows * 22 },
   }

@@ -60,6 +60,11 @@ export class ClientAnswer {
     this.end(text)
   }
 
+  /** Headers that follow the last byte; `trailer` must have named them at the start. */
+  trail(headers: AnswerHeaders): void {
+    this.#raw.addTrailers(headers)
+  }
+
   /** Does not wait; a client that doesn't take the rest in time is cut off. */
   end(text: string): void {
     if (this.#raw.destroyed) return

@@ -122,7 +122,7 @@ export class CompletionHandler {
       answer.whole(routed.status, routed.text, { ...answerHeaders, ...retry })
       return routed.status < 400 ? 'ok' : 'client-error'
     }
-    return this.#stream(routed, answerHeaders, scope, answer)
+    return this.#stream(routed, answerHeaders, scope, answer, wantsTimings)
   }
 
   async #stream(
@@ -130,14 +130,21 @@ export class CompletionHandler {
     headers: Readonly<Record<string, string>>,
     scope: RequestScope,
     answer: ClientAnswer,
+    wantsTimings: boolean,
   ): Promise<Outcome> {
     const { metrics } = this.#options
+    // Under push P may answer after D began to: what P measured then follows the last byte.
+    const hasLateTimings = wantsTimings && routed.timings.prefill === null
+    const late = hasLateTimings ? { trailer: 'x-kvferry-timings' } : {}
     metrics.streamStart()
     try {
       for await (const chunk of routed.chunks) {
-        if (!answer.hasStarted) answer.start(200, { ...headers, 'cache-control': 'no-cache' })
+        if (!answer.hasStarted) {
+          answer.start(200, { ...headers, ...late, 'cache-control': 'no-cache' })
+        }
         await answer.write(chunk)
       }
+      if (hasLateTimings) answer.trail({ 'x-kvferry-timings': timingsHeader(routed.timings) })
       answer.end('')
       return 'ok'
     } catch (error) {

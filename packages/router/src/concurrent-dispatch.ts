@@ -3,7 +3,13 @@
  * connectors in which D tells P where its blocks are (push). A try whose P or D took nothing is repeated as
  * a whole, with another engine in its place and a new transfer id. Called by the dispatcher.
  */
-import type { DispatchContext, DispatchStrategy, RoutedAnswer, RouterTimings } from './dispatch.ts'
+import type {
+  DispatchContext,
+  DispatchStrategy,
+  RoutedAnswer,
+  RouterTimings,
+  Timings,
+} from './dispatch.ts'
 import type { Engine } from './engine.ts'
 import { PairedLegs, type Decision, type Pair } from './paired-legs.ts'
 import { missingCoordinates } from './push-params.ts'
@@ -71,14 +77,15 @@ export const concurrentDispatch: DispatchStrategy = {
         prefillAnsweredAtMs: null,
         decodeSentAtMs: sentAt,
       }
-      let prefill: unknown = null
+      // Filled in also after D's first byte: P's answer may come later.
+      const timings: Timings = { router, prefill: null }
       const legs = new PairedLegs(context, pair)
-      const decision = await legs.decision((timings) => {
+      const decision = await legs.decision((measured) => {
         router.prefillAnsweredAtMs = scope.clock.now()
-        prefill = timings
+        timings.prefill = measured
       })
       if (decision.kind === 'decoded') {
-        return { ...legs.letPrefillEnd(decision.decoded), timings: { router, prefill } }
+        return { ...legs.letPrefillEnd(decision.decoded), timings }
       }
       const { leg } = decision
       await legs.end(leg)
@@ -87,7 +94,7 @@ export const concurrentDispatch: DispatchStrategy = {
         metrics.retry(leg)
         pair = next
       } else if (decision.kind === 'refused') {
-        return { ...decision.answer, timings: { router, prefill } }
+        return { ...decision.answer, timings }
       } else {
         throw decision.failure
       }

@@ -37,9 +37,13 @@ export interface RouterTimings {
   decodeSentAtMs: number | null
 }
 
-export type RoutedAnswer = DecodeResult & {
-  readonly timings: { readonly router: RouterTimings; readonly prefill: unknown }
+export interface Timings {
+  readonly router: RouterTimings
+  /** Null until the prefill engine has answered, which may be after the decode engine began to. */
+  prefill: unknown
 }
+
+export type RoutedAnswer = DecodeResult & { readonly timings: Timings }
 
 export interface DispatchStrategy {
   readonly name: string

@@ -146,6 +146,27 @@ describe('concurrent dispatch', () => {
     expect(timings.prefill).toEqual({ engineId: 'p0' })
   })
 
+  it('gives P’s measurements after the stream where P answered after D’s first byte', async () => {
+    const [prefill, decode] = [held(), held()]
+    const { router } = await setupPush({ prefill: prefill.behaviour, decode: decode.behaviour })
+    const answer = open(router.url, { ...prompt, stream: true }, { 'x-kvferry-timings': '1' })
+    await eventually(() => prefill.open.length === 1 && decode.open.length === 1)
+    openStream(decode.open[0]!.response)
+    const message = await answer.head
+    await pushedAnswer(prefill.open[0]!.request, prefill.open[0]!.response)
+    await eventually(() => prefill.open[0]!.response.writableFinished)
+    // The router's event loop went round: P's answer has been read.
+    await get(`${router.url}/health`)
+    decode.open[0]!.response.end('data: [DONE]\n\n')
+    await answer.read()
+    expect(JSON.parse(String(message.headers['x-kvferry-timings']))).toMatchObject({
+      prefill: null,
+    })
+    expect(JSON.parse(String(message.trailers['x-kvferry-timings']))).toMatchObject({
+      prefill: { engineId: 'p0' },
+    })
+  })
+
   it('serves each P in its own way where both kinds are there', async () => {
     const prefills = [
       await engine('producer', prefillAnswer, { engineId: 'pulled' }),
