@@ -12,6 +12,7 @@ import {
   type KvTransferParams,
 } from '@kvferry/connector-api'
 import {
+  canMapRanks,
   flag,
   integer,
   invalidField,
@@ -35,11 +36,14 @@ export type ParsedParams =
   | { readonly kind: 'consume'; readonly transferId: string; readonly producer: ProducerPlace }
   | { readonly kind: 'malformed'; readonly error: AnyConnectorError }
 
+/** Of the engine that reads the params. */
+export interface OwnPlace {
+  readonly engineId: EngineId
+  readonly tpSize: number
+}
+
 /** Pure; never throws for what the params hold. Unknown keys are ignored: routers add their own. */
-export function parseParams(
-  params: KvTransferParams | null,
-  own: { readonly engineId: EngineId },
-): ParsedParams {
+export function parseParams(params: KvTransferParams | null, own: OwnPlace): ParsedParams {
   if (params === null) return { kind: 'none' }
   try {
     const isConsumer = flag(params, 'do_remote_prefill')
@@ -48,25 +52,29 @@ export function parseParams(
     if (!isConsumer && !isProducer) return { kind: 'none' }
     const transferId = text(params, 'transfer_id', limits.idSizeBytesMax)
     if (isProducer) return { kind: 'produce', transferId }
-    return { kind: 'consume', transferId, producer: producerOf(params, own.engineId) }
+    return { kind: 'consume', transferId, producer: producerOf(params, own) }
   } catch (error) {
     if (ConnectorError.isInstance(error)) return { kind: 'malformed', error }
     throw error
   }
 }
 
-function producerOf(params: KvTransferParams, ownId: EngineId): ProducerPlace {
+function producerOf(params: KvTransferParams, own: OwnPlace): ProducerPlace {
   const engineId = asEngineId(text(params, 'remote_engine_id', limits.idSizeBytesMax))
   // An engine that waits for itself would wait for a step that its own wait holds up.
-  if (engineId === ownId) throw invalidField('remote_engine_id', engineId)
+  if (engineId === own.engineId) throw invalidField('remote_engine_id', engineId)
   const { pp_size: ppSize } = params
   if (ppSize !== undefined && ppSize !== null && ppSize !== 1) {
     throw unsupported('pipelineParallel', `a producer of ${String(ppSize)} pipeline stages`)
+  }
+  const tpSize = integer(params, 'tp_size', 1, protocolLimits.tpSizeMax)
+  if (!canMapRanks(tpSize, own.tpSize)) {
+    throw unsupported('tensorParallel', `a producer of ${tpSize} TP ranks for ${own.tpSize}`)
   }
   return {
     engineId,
     host: text(params, 'remote_host', protocolLimits.hostSizeBytesMax),
     port: integer(params, 'remote_port', 1, 65_535),
-    tpSize: integer(params, 'tp_size', 1, protocolLimits.tpSizeMax),
+    tpSize,
   }
 }

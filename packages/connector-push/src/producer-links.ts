@@ -176,9 +176,12 @@ export class ProducerLinks {
     this.#listener.onHandshake(identity, rank)
     const request = this.#introduce(identity)
     const body = encodeHandshakeRequest(request)
-    const answer = await association.request(kindOfRank(messageKinds.handshake, rank), body, {
-      timeoutMs: this.#leftMs(record),
-    })
+    const kind = kindOfRank(messageKinds.handshake, rank)
+    const answer = await association
+      .request(kind, body, { timeoutMs: this.#leftMs(record) })
+      .catch((cause: unknown) => {
+        throw noSuchRank(cause, record)
+      })
     const reply = decodeHandshakeReply(answer, identity.engineId)
     const { facts, grant } = reply
     if (grant === null || facts.tpSize !== place.tpSize) {
@@ -206,6 +209,16 @@ export class ProducerLinks {
     metrics.add('kv_handshakes_failed_total', 1, { code: error.code })
     logger.warn(`handshake failed: ${error.message}`, { code: error.code, ...address, rank })
   }
+}
+
+/** A rank beyond the producer's last hears nothing, so the side channel refuses what it is asked. */
+function noSuchRank(cause: unknown, { place: { engineId, tpSize }, rank }: LinkRecord): unknown {
+  const isRefused = ConnectorError.isInstance(cause) && cause.code === 'ERR_KV_MESSAGE_INVALID'
+  if (!isRefused || rank === 0) return cause
+  const mismatch = { field: 'tpSize', local: String(tpSize), remote: `without rank ${rank}` }
+  const message = `tpSize is ${tpSize} as the router says, and ${engineId} answers for no rank ${rank}`
+  const details = { peer: engineId, ...mismatch }
+  return new ConnectorError('ERR_KV_PEER_INCOMPATIBLE', message, details, { cause })
 }
 
 function incompatible(

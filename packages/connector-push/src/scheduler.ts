@@ -8,6 +8,7 @@ import {
   type BlockIds,
   type ConnectorScheduler,
   type KvTransferParams,
+  type RankKey,
   type RequestView,
   type SchedulerComponents,
   type StepView,
@@ -26,6 +27,8 @@ export class PushScheduler implements ConnectorScheduler {
   readonly #outbox = new MetadataOutbox()
   readonly #produced: ProducerRequests
   readonly #consumed: ConsumerRequests
+  /** 1 until they have registered. */
+  #tpSize = 1
 
   constructor(components: SchedulerComponents, options: PushOptions) {
     this.#components = components
@@ -34,8 +37,10 @@ export class PushScheduler implements ConnectorScheduler {
     this.#consumed = new ConsumerRequests(components, this.#outbox)
   }
 
-  /** What peers need to know they learn from one another: the router names only a place. */
-  setHandshakeMetadata(): void {}
+  /** What peers need to know they learn from one another; here only how many ranks there are. */
+  setHandshakeMetadata(byRank: ReadonlyMap<RankKey, Uint8Array>): void {
+    this.#tpSize = byRank.size
+  }
 
   onNewRequest(request: RequestView): void {
     this.#intake(request)
@@ -122,7 +127,8 @@ export class PushScheduler implements ConnectorScheduler {
   }
 
   #parse({ kvTransferParams }: RequestView): ParsedParams {
-    return parseParams(kvTransferParams, { engineId: this.#components.engineId })
+    const { engineId } = this.#components
+    return parseParams(kvTransferParams, { engineId, tpSize: this.#tpSize })
   }
 
   /** A request that would exceed the limits is served without KV transfer. */

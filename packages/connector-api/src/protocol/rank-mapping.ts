@@ -3,6 +3,10 @@
  * Sizes must be whole multiples of one another (facts.ts refuses others). Pure.
  */
 
+/** Whether ranks of engines of these sizes can exchange heads: of the larger, whole numbers make a smaller's. */
+export const canMapRanks = (size: number, otherSize: number): boolean =>
+  size % otherSize === 0 || otherSize % size === 0
+
 /** Ranks of an engine of `size` that have heads which rank `ofRank` of an engine of `ofSize` has too. */
 export function matchingRanks(ofRank: number, ofSize: number, size: number): number[] {
   if (size <= ofSize) return [Math.floor((ofRank * size) / ofSize)]
