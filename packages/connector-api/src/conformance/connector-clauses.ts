@@ -179,6 +179,32 @@ export const connectorClauses = [
     needs: { groupCountMax: [1] },
   },
   { id: 'C11.13', sentence: 'staging in host memory works, or is refused: ERR_KV_UNSUPPORTED' },
+  {
+    id: 'C11.14',
+    sentence:
+      'different TP sizes: every head arrives byte for byte, whatever the layout and the blocks',
+    needs: { tensorParallel: ['mapped'] },
+  },
+  {
+    id: 'C11.15',
+    sentence: 'different TP sizes: a load waits for the last of its shares',
+    needs: { tensorParallel: ['mapped'] },
+  },
+  {
+    id: 'C11.16',
+    sentence: 'different TP sizes: one share fails, and the load fails once, with all its blocks',
+    needs: { tensorParallel: ['mapped'] },
+  },
+  {
+    id: 'C11.17',
+    sentence: 'different TP sizes: either engine’s death at any point',
+    needs: { tensorParallel: ['mapped'] },
+  },
+  {
+    id: 'C11.18',
+    sentence: 'TP sizes that can’t be mapped, or aren’t true, are refused and named',
+    needs: { tensorParallel: ['mapped'] },
+  },
 ] as const satisfies readonly ConnectorClause[]
 
 export type ConnectorClauseId = (typeof connectorClauses)[number]['id']

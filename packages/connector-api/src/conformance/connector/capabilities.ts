@@ -6,6 +6,7 @@ import type { ClusterEngineOptions } from '../../testing/cluster/cluster.ts'
 import { assert, assertRefused } from '../agent/expect.ts'
 import type { ConnectorGroupRuns } from './clause-run.ts'
 import type { ConnectorContext } from './context.ts'
+import { tensorParallel } from './tensor-parallel.ts'
 
 /** Engines that differ serve, but not from each other's bytes. */
 async function refuseEachOther(context: ConnectorContext, d0: ClusterEngineOptions): Promise<void> {
@@ -16,6 +17,7 @@ async function refuseEachOther(context: ConnectorContext, d0: ClusterEngineOptio
 }
 
 export const capabilities: ConnectorGroupRuns<'C11'> = {
+  ...tensorParallel,
   async 'C11.1'(context) {
     await assertRefused('two ranks', 'ERR_KV_UNSUPPORTED', () =>
       context.open({ engine: { p0: { tpSize: 2 } } }),

@@ -22,6 +22,7 @@ import type { MetricLabels } from '../../metrics.ts'
 import type { ProcessTable } from '../../processes.ts'
 import type { SideChannel } from '../../side-channel.ts'
 import type { ReadyFence, TransferAgent } from '../../transfer-agent.ts'
+import type { RankContent } from './content.ts'
 import { configOf, createCaches, defaultBlockTokens } from './layout.ts'
 import { RankAggregator } from './rank-aggregator.ts'
 import type { World } from './world.ts'
@@ -37,6 +38,10 @@ export interface EngineOptions {
   readonly blockCount?: number
   readonly blockTokens?: number
   readonly tpSize?: number
+  /** Of the model: its ranks share them out. Default one for each rank. */
+  readonly kvHeadCount?: number
+  /** `LBHNC` (default) or `LBNHC`. */
+  readonly layout?: string
   /** What this engine claims of its cache instead of the truth. */
   readonly caches?: Partial<KvCacheLayout>
   /** The engine's own view of time. Default the world's. */
@@ -51,7 +56,10 @@ export interface EngineRank {
   readonly agent: TransferAgent
   readonly sideChannel: SideChannel
   readonly worker: ConnectorWorker
+  /** As the engine describes them to its connector. */
   readonly caches: KvCacheLayout
+  /** What they hold. */
+  readonly content: RankContent
 }
 
 export class EngineHost {
@@ -186,7 +194,10 @@ export class EngineHost {
     const suffix = tpSize === 1 ? '' : `/${tpRank}`
     const agent = fabric.createAgent(`${this.engineId}/${this.incarnation}${suffix}`)
     const { blockCount, blockTokens } = this
-    const caches = { ...createCaches(fabric, { blockCount, blockTokens }), ...init.caches }
+    const kvHeadCount = (init.kvHeadCount ?? tpSize) / tpSize
+    const layout = init.layout ?? 'LBHNC'
+    const own = createCaches(fabric, { blockCount, blockTokens, kvHeadCount, layout })
+    const content = { caches: own, firstHead: tpRank * kvHeadCount }
     const ports = {
       agent: init.wrapAgent?.(agent) ?? agent,
       sideChannel: common.sideChannel,
@@ -198,7 +209,7 @@ export class EngineHost {
       },
       { tpRank, tpSize, ppRank: 0, ppSize: 1 },
     )
-    return { ...ports, worker, caches }
+    return { ...ports, worker, caches: { ...own, ...init.caches }, content }
   }
 
   #createLogger(): Logger {

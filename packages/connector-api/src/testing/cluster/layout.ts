@@ -5,17 +5,22 @@ import type { KvCacheLayout } from '../../kv-memory.ts'
 import type { MemoryFabric } from '../memory-fabric/fabric.ts'
 
 export const defaultBlockTokens = 4
+/** Of one head, in one layer. */
 const tokenBytes = 16
 
 export interface ToyLayout {
   readonly blockCount: number
-  readonly blockTokens?: number
+  readonly blockTokens: number
+  /** Heads that this rank holds. */
+  readonly kvHeadCount: number
+  /** `LBHNC` or `LBNHC`. */
+  readonly layout: string
 }
 
-/** The cache of one rank: two layers, in one allocation. Its share of the heads is one. */
-export function createCaches(fabric: MemoryFabric, layout: ToyLayout): KvCacheLayout {
-  const { blockCount, blockTokens = defaultBlockTokens } = layout
-  const blockSizeBytes = blockTokens * tokenBytes
+/** The cache of one rank: two layers, in one allocation. */
+export function createCaches(fabric: MemoryFabric, toy: ToyLayout): KvCacheLayout {
+  const { blockCount, blockTokens, kvHeadCount, layout } = toy
+  const blockSizeBytes = blockTokens * kvHeadCount * tokenBytes
   const regionSizeBytes = blockSizeBytes * blockCount
   const memory = fabric.allocator.allocate({ sizeBytes: 2 * regionSizeBytes })
   const regions = ['layer-0', 'layer-1'].map((name, index) => ({
@@ -29,9 +34,9 @@ export function createCaches(fabric: MemoryFabric, layout: ToyLayout): KvCacheLa
   return {
     model: 'toy',
     dtype: 'bfloat16',
-    layout: 'LBHNC',
+    layout,
     layerCount: 2,
-    kvHeadCount: 1,
+    kvHeadCount,
     headSize: 4,
     blockTokens,
     blockCount,

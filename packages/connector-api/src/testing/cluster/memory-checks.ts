@@ -20,8 +20,8 @@ export async function wrongTokens(
   const blocks = Uint32Array.from(request.blocks)
   const { prompt } = request
   const wrong = await Promise.all(
-    host.ranks.map(({ caches }, rank) =>
-      wrongPositions(kernels, caches, { blocks, prompt, start, end, rank }),
+    host.ranks.map(({ content }) =>
+      wrongPositions(kernels, content, { blocks, prompt, start, end }),
     ),
   )
   return [...new Set(wrong.flat())]

@@ -218,9 +218,8 @@ export class Engine {
   }
 
   async fill(request: EngineRequest, prompt: number): Promise<void> {
-    for (const [rank, { caches }] of this.host.ranks.entries()) {
-      const range = { ...this.#rangeOf(request, prompt, 0), rank }
-      fillContent(this.world.fabric.kernels, caches, range)
+    for (const { content } of this.host.ranks) {
+      fillContent(this.world.fabric.kernels, content, this.#rangeOf(request, prompt, 0))
     }
   }
 
@@ -228,8 +227,8 @@ export class Engine {
   async isLoadedRight(request: EngineRequest, prompt: number): Promise<boolean> {
     const range = this.#rangeOf(request, prompt, request.hitTokenCount)
     const wrong = await Promise.all(
-      this.host.ranks.map(({ caches }, rank) =>
-        wrongPositions(this.world.fabric.kernels, caches, { ...range, rank }),
+      this.host.ranks.map(({ content }) =>
+        wrongPositions(this.world.fabric.kernels, content, range),
       ),
     )
     return range.end > range.start && wrong.every((positions) => positions.length === 0)
@@ -240,7 +239,7 @@ export class Engine {
   }
 
   #rangeOf({ blocks, view }: EngineRequest, prompt: number, start: number): ContentRange {
-    return { blocks, prompt, start, end: view.promptTokenCount, rank: 0 }
+    return { blocks, prompt, start, end: view.promptTokenCount }
   }
 
   #act({ sent, received, failed }: WorkerOutput): void {

@@ -201,9 +201,9 @@ export class ServingEngine {
       const start = request.computedTokenCount
       const blocks = Uint32Array.from(request.blocks)
       const end = start + tokenCount
-      for (const [rank, { caches }] of ranks.entries()) {
-        const range = { blocks, prompt: request.prompt, start, end, rank }
-        fillContent(world.fabric.kernels, caches, range)
+      for (const { content } of ranks) {
+        const range = { blocks, prompt: request.prompt, start, end }
+        fillContent(world.fabric.kernels, content, range)
       }
       request.computedTokenCount = end
       this.#ends.cachePrefix(request)
