@@ -124,7 +124,7 @@ class Host {
 }
 
 function readyMessage({ config, incarnation, metadata, address }: OpenHost): HostMessage {
-  const { leaseDurationMs, recomputeThreshold, progressive } = config.options
+  const { leaseDurationMs, recomputeThreshold, progressive, registrationTimeoutMs } = config.options
   return {
     t: 'ready',
     incarnation,
@@ -134,6 +134,7 @@ function readyMessage({ config, incarnation, metadata, address }: OpenHost): Hos
     leaseMs: Number(leaseDurationMs),
     recomputeThreshold: Number(recomputeThreshold),
     isProgressive: progressive === true,
+    registrationTimeoutMs: Number(registrationTimeoutMs ?? 0),
   }
 }
 

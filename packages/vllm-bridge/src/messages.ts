@@ -140,6 +140,8 @@ export type HostMessage =
       readonly leaseMs: number
       readonly recomputeThreshold: number
       readonly isProgressive: boolean
+      /** How long a load may wait for its producer to begin; 0 where it begins by itself. */
+      readonly registrationTimeoutMs: number
     }
   | { readonly t: 'refused'; readonly code: string; readonly message: string }
   | {

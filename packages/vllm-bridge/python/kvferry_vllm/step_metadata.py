@@ -60,6 +60,8 @@ class HostFacts:
     recompute_threshold: int
     #: Of push: KV leaves as chunks of a prompt are computed.
     is_progressive: bool = False
+    #: Of push: how long a load may wait for its producer.
+    registration_timeout_ms: float = 0.0
 
     @property
     def reader_hold_ms(self) -> float:

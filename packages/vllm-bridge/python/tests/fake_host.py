@@ -59,7 +59,8 @@ def ready(incarnation: str, connector: str = "pull") -> dict[str, Any]:
     place = {"host": "127.0.0.1", "port": 5600}
     metadata = golden.hook_scripts()[0]["metadata"] if connector == "pull" else "00"
     return {"t": "ready", "incarnation": incarnation, "connector": connector, "metadata": metadata,
-            "sideChannel": place, "leaseMs": LEASE_MS, "recomputeThreshold": 0, "isProgressive": False}  # fmt: skip
+            "sideChannel": place, "leaseMs": LEASE_MS, "recomputeThreshold": 0, "isProgressive": False,
+            "registrationTimeoutMs": 480_000 if connector == "push" else 0}  # fmt: skip
 
 
 def load(request_id: str, *fill: int) -> Event:

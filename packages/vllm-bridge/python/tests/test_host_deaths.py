@@ -61,6 +61,19 @@ class Deaths(WorkerHalfCase):
         self.host.is_gone = True
         self.assert_output(self.step(), sent=["p"])
 
+    def test_a_load_may_wait_for_its_producer_first(self) -> None:
+        self.half.close()
+        self.start_with("push")
+        self.step(load("r", 4))
+        for _ in range(480 + int(limits.LOAD_TIMEOUT_S) - 1):
+            self.now += 1
+            self.host.inbox.append({"t": "pong", "counters": {}})
+            self.step()
+        self.assertFalse(self.hosts[-1].is_killed)
+        self.now += 2
+        self.step()
+        self.assertTrue(self.hosts[-1].is_killed)
+
     def test_a_second_death_shortens_nothing(self) -> None:
         self.step(finish("p", delay_free=True))
         self.host.die()

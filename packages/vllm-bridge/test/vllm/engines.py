@@ -37,18 +37,14 @@ class Engine:
         model: str,
         log_dir: Path,
         connector: Params | None,
-        in_process: bool = True,
         **args: Any,
     ) -> None:
         self.name = name
         self.log = log_dir / f"{name}.log"
         self._conn, theirs = _fork.Pipe()
         self._answers: dict[str, Answer] = {}
-        settings = (name, model, connector, in_process, args)
-        # A daemon may have no children, and an engine of several processes has some.
-        self._process = _fork.Process(
-            target=_serve, args=(theirs, self.log, *settings), daemon=in_process
-        )
+        settings = (name, model, connector, args)
+        self._process = _fork.Process(target=_serve, args=(theirs, self.log, *settings), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -153,10 +149,8 @@ def _serve_engine(
     name: str,
     model: str,
     connector: Params | None,
-    in_process: bool,
     args: Params,
 ) -> None:
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0" if in_process else "1"
     from vllm import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 
@@ -173,17 +167,16 @@ def _serve_engine(
         )
     engine = LLMEngine.from_engine_args(EngineArgs(model, **{**settings, **args}))
     conn.send(("ready", None))
-    _Loop(conn, engine, in_process).run()
+    _Loop(conn, engine).run()
 
 
 class _Loop:
     """Commands in, steps while there is something to do, ends out."""
 
-    def __init__(self, conn: Connection, engine: Any, in_process: bool) -> None:
+    def __init__(self, conn: Connection, engine: Any) -> None:
         self._conn = conn
         self._engine = engine
-        #: None when it lives in another process, which then steps by itself.
-        self._scheduler = engine.engine_core.engine_core.scheduler if in_process else None
+        self._scheduler = engine.engine_core.engine_core.scheduler
 
     def run(self) -> None:
         while True:
@@ -198,22 +191,17 @@ class _Loop:
                     first = output.outputs[0]
                     ended = (list(first.token_ids), output.kv_transfer_params, first.finish_reason)
                     self._conn.send(("end", (output.request_id, *ended)))
-            if self._scheduler is not None and not self._scheduler.running:
+            if not self._scheduler.running:
                 time.sleep(0.0003)  # only transfers are left; two cores are shared by all of us
 
     def _is_busy(self) -> bool:
-        scheduler = self._scheduler
-        has_more = scheduler is not None and scheduler.has_requests()
-        return has_more or self._engine.has_unfinished_requests()
+        return self._scheduler.has_requests() or self._engine.has_unfinished_requests()
 
     def _obey(self, message: Any) -> None:
         from vllm import SamplingParams
 
         if message is None:
-            if self._scheduler is None:
-                self._engine.engine_core.shutdown()
-            else:
-                self._engine.engine_core.engine_core.shutdown()
+            self._engine.engine_core.engine_core.shutdown()
             os._exit(0)
         command = message[0]
         if command == "submit":

@@ -45,17 +45,11 @@ class PushEngine:
         }  # fmt: skip
 
 
-def pushed(producer: PushEngine, consumer: PushEngine, prompt: str, is_consumer_first: bool = True) -> Answer:
-    """The consumer's answer. In whatever order they hear of it."""
+def pushed(producer: PushEngine, consumer: PushEngine, prompt: str) -> Answer:
+    """The consumer's answer. It hears of the transfer first, so it has registered when the prompt is computed."""
     transfer_id = new_id("x")
-    if is_consumer_first:
-        asked = consumer.consume(prompt, transfer_id, producer)
-        prefilled = producer.produce(prompt, transfer_id)
-    else:
-        prefilled = producer.produce(prompt, transfer_id)
-        producer.engine.wait(prefilled)
-        asked = consumer.consume(prompt, transfer_id, producer)
+    asked = consumer.consume(prompt, transfer_id, producer)
+    prefilled = producer.produce(prompt, transfer_id)
     answer = consumer.engine.wait(asked)
-    if is_consumer_first:
-        producer.engine.wait(prefilled)
+    producer.engine.wait(prefilled)
     return answer

@@ -20,7 +20,7 @@ from router import OUTPUT_COUNT, Oracle, disaggregated, new_id, prefill, prompt_
 LENGTH = 700
 
 
-def _host_pid(engine: Engine) -> int:
+def host_pid(engine: Engine) -> int:
     """Of a host that is ready. Over TCP, UCX may end a producer's host whose reader died; it comes back."""
     engine.ask(new_id("x"), "x", 1)  # an idle engine hears of nothing
     engine.wait_until("a host is ready", lambda: engine.call("describe")["hostPid"] != 0)
@@ -28,7 +28,7 @@ def _host_pid(engine: Engine) -> int:
 
 
 @contextmanager
-def _stopped(pid: int) -> Iterator[None]:
+def stopped(pid: int) -> Iterator[None]:
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -39,7 +39,7 @@ def _stopped(pid: int) -> Iterator[None]:
             pass
 
 
-def _is_idle(engine: Engine) -> None:
+def is_idle(engine: Engine) -> None:
     """Nothing holds blocks any more: no request, no lease, no transfer."""
     engine.wait_until("blocks come back", lambda: engine.call("requests")["open"] == 0)
 
@@ -47,13 +47,13 @@ def _is_idle(engine: Engine) -> None:
 @contextmanager
 def _open_read(producer: Engine, consumer: Engine, prompt: str) -> Iterator[str]:
     """A request of D whose READ is posted and can't end before this context does."""
-    _host_pid(producer)
-    _host_pid(consumer)
+    host_pid(producer)
+    host_pid(consumer)
     warm = prompt_of(20)  # the two hosts know each other: a stopped one would answer no handshake
     consumer.ask(new_id("d"), warm, 1, prefill(producer, warm))
     handoff = prefill(producer, prompt)
     done = consumer.call("describe").get("transfersDone")
-    with _stopped(_host_pid(producer)):
+    with stopped(host_pid(producer)):
         request_id = new_id("d")
         consumer.submit(request_id, prompt, OUTPUT_COUNT, handoff)
         consumer.wait_until(
@@ -64,19 +64,19 @@ def _open_read(producer: Engine, consumer: Engine, prompt: str) -> Iterator[str]
         yield request_id
 
 
-def _restarted(engine: Engine, old_pid: int) -> None:
+def restarted(engine: Engine, old_pid: int) -> None:
     engine.wait_until("another host is ready", lambda: engine.call("describe")["hostPid"] not in (0, old_pid))
 
 
 def consumer_host_killed(checks: Checks, producer: Engine, consumer: Engine, policy: str, oracle: Oracle) -> None:
     engines = (producer, consumer)
     with checks.check(f"control, {policy}: a load over TCP without a fault", engines):
-        _host_pid(producer)
+        host_pid(producer)
         prompt = prompt_of(LENGTH)
         equal(disaggregated(producer, consumer, prompt).tokens, oracle(prompt), "tokens")
     with checks.check(f"D's host killed in the middle of a READ, {policy}", engines):
         prompt = prompt_of(1400)
-        host = _host_pid(consumer)
+        host = host_pid(consumer)
         with _open_read(producer, consumer, prompt) as request_id:
             os.kill(host, signal.SIGKILL)
             answer = consumer.wait(request_id)
@@ -87,8 +87,8 @@ def consumer_host_killed(checks: Checks, producer: Engine, consumer: Engine, pol
     with checks.check(f"D's engine lives on after it, {policy}: the next request has the right text", engines):
         prompt = prompt_of(1000)
         equal(consumer.ask(new_id("d"), prompt, OUTPUT_COUNT).tokens, oracle(prompt), "tokens alone")
-        _restarted(consumer, host)
-        _host_pid(producer)
+        restarted(consumer, host)
+        host_pid(producer)
         prompt = prompt_of(500)
         equal(disaggregated(producer, consumer, prompt).tokens, oracle(prompt), "tokens")
         described = consumer.call("describe")
@@ -99,17 +99,17 @@ def consumer_host_stopped(checks: Checks, producer: Engine, consumer: Engine, or
     with checks.check("D's host stopped in the middle of a READ: it's killed, reaped, and the prompt computed", (producer, consumer)):
         prompt = prompt_of(1400, seed=2)
         alone = oracle(prompt)
-        host = _host_pid(consumer)
-        with _open_read(producer, consumer, prompt) as request_id, _stopped(host):
+        host = host_pid(consumer)
+        with _open_read(producer, consumer, prompt) as request_id, stopped(host):
             answer = consumer.wait(request_id)
         equal((answer.reason, answer.tokens), ("length", alone), "answer")
         equal(is_alive(host), False, "the stopped host lives")
-        _restarted(consumer, host)
+        restarted(consumer, host)
 
 
 def aborted_load(checks: Checks, producer: Engine, consumer: Engine) -> None:
     with checks.check("a request aborted in the middle of its READ: its blocks stay until the READ has ended", (producer, consumer)):
-        _is_idle(consumer)
+        is_idle(consumer)
         before = consumer.call("requests")
         prompt = prompt_of(1400, seed=3)
         with _open_read(producer, consumer, prompt) as request_id:
@@ -122,12 +122,12 @@ def aborted_load(checks: Checks, producer: Engine, consumer: Engine) -> None:
 def producer_host_killed(checks: Checks, producer: Engine, consumer: Engine, lease_s: float, oracle: Oracle) -> None:
     engines = (producer, consumer)
     with checks.check("P's host killed while it holds a lease: D computes, P keeps the blocks for the lease's time", engines):
-        _is_idle(producer)
-        _host_pid(producer)
+        is_idle(producer)
+        host_pid(producer)
         before = producer.call("requests")
         prompt = prompt_of(321)
         handoff = prefill(producer, prompt)
-        host = _host_pid(producer)
+        host = host_pid(producer)
         os.kill(host, signal.SIGKILL)
         killed_at = time.monotonic()
         answer = consumer.ask(new_id("d"), prompt, OUTPUT_COUNT, handoff)
@@ -136,14 +136,14 @@ def producer_host_killed(checks: Checks, producer: Engine, consumer: Engine, lea
         if time.monotonic() - killed_at < lease_s:
             raise AssertionError("the blocks were free before a reader's lease could have ended")
     with checks.check("P's engine lives on after it", engines):
-        _restarted(producer, host)
+        restarted(producer, host)
         prompt = prompt_of(200)
         equal(disaggregated(producer, consumer, prompt).tokens, oracle(prompt), "tokens")
 
 
 def nothing_is_left(checks: Checks, producer: Engine, consumer: Engine, files: set[str]) -> None:
     """Ends both engines: one in order, one by force."""
-    hosts = [_host_pid(producer), _host_pid(consumer)]
+    hosts = [host_pid(producer), host_pid(consumer)]
     with checks.check("no hook failed, and shim and connector agreed on every answer", (producer, consumer)):
         for engine in (producer, consumer):
             described = engine.call("describe")

@@ -36,29 +36,35 @@ def _equal_texts(
     for engine in engines:
         engine.wait_ready()
     empty = [engine.call("requests") for engine in engines]
-    for is_consumer_first in (True, False):
-        first = "D" if is_consumer_first else "P"
-        for length in LENGTHS:
-            # Another prompt each time, or D would have it in its cache.
-            prompt = prompt_of(length, seed=20 + is_consumer_first)
-            with checks.check(f"{about}: {length} tokens, {first} hears of it first", engines):
-                answer = pushed(producer, consumer, prompt, is_consumer_first)
-                equal((answer.reason, answer.tokens), ("length", oracle(prompt)), "answer")
+    for length in LENGTHS:
+        prompt = prompt_of(length, seed=20)
+        with checks.check(f"{about}: {length} tokens", engines):
+            answer = pushed(producer, consumer, prompt)
+            equal((answer.reason, answer.tokens), ("length", oracle(prompt)), "answer")
+    with checks.check(f"{about}: all of these at once, P hears of them first", engines):
+        # Other prompts, or D would have them in its cache.
+        _many(producer, consumer, [prompt_of(length, seed=21) for length in LENGTHS], False, oracle)
     with checks.check(f"{about}: {AT_ONCE} at a time, partly in D's prefix cache", engines):
-        _at_once(producer, consumer, oracle)
+        prompts = [prompt_of(400, seed=22) + prompt_of(10 + 60 * n, seed=23) for n in range(AT_ONCE)]
+        _many(producer, consumer, prompts, True, oracle)
     with checks.check(f"{about}: every block was moved by NIXL, and is free again", engines):
         _accounts(producer.engine, consumer.engine, empty)
 
 
-def _at_once(producer: PushEngine, consumer: PushEngine, oracle: Oracle) -> None:
-    prompts = [prompt_of(400, seed=22) + prompt_of(10 + 60 * index, seed=23) for index in range(AT_ONCE)]
+def _many(
+    producer: PushEngine, consumer: PushEngine, prompts: list[str], is_consumer_first: bool, oracle: Oracle
+) -> None:
     asked = []
     for prompt in prompts:
         transfer_id = new_id("x")
-        asked.append(consumer.consume(prompt, transfer_id, producer))
-        producer.produce(prompt, transfer_id)
+        if is_consumer_first:
+            asked.append(consumer.consume(prompt, transfer_id, producer))
+            producer.produce(prompt, transfer_id)
+        else:
+            producer.engine.wait(producer.produce(prompt, transfer_id))
+            asked.append(consumer.consume(prompt, transfer_id, producer))
     for request_id, prompt in zip(asked, prompts):
-        equal(consumer.engine.wait(request_id).tokens, oracle(prompt), f"tokens of {request_id}")
+        equal(consumer.engine.wait(request_id).tokens, oracle(prompt), f"tokens of {len(prompt)}")
 
 
 def _accounts(producer: Engine, consumer: Engine, empty: list[Any]) -> None:

@@ -1,4 +1,9 @@
-"""The form that users run: two vLLM servers behind the router. One smoke test, with generous deadlines."""
+"""The form that users run: two vLLM servers behind the router. One smoke test, with generous deadlines.
+
+Here scheduler half and worker half live in two processes, steps and news are pickled between them, and
+vLLM's processes spin while they wait. On two cores they keep everyone else waiting, for seconds at times:
+so deadlines are long, and a load that misses one all the same is computed instead.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,16 @@ from typing import Iterator
 from checks import Checks, equal
 from processes import hosts_under, is_alive
 from router import OUTPUT_COUNT, Oracle, prompt_of
-from scenarios_processes import PATIENT
 from servers import Router, Server, answer_of
 
 LENGTHS = (20, 150, 321, 1000, 1400)
+PATIENT = {
+    "kv_load_failure_policy": "recompute",
+    "kv_connector_extra_config": {
+        "options": {"handshakeTimeoutMs": 40_000},
+        "bridge": {"answerTimeoutMs": 60_000},
+    },
+}
 
 
 @contextmanager
