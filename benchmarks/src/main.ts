@@ -3,6 +3,7 @@
  */
 import { Command, CommanderError } from 'commander'
 import { ConnectorError } from '@kvferry/connector-api'
+import { describeUsage } from '@kvferry/runtime'
 import { addCompareCommand } from './commands/compare-command.ts'
 import { addMicroCommand } from './commands/micro-command.ts'
 import { addReportCommand } from './commands/report-command.ts'
@@ -18,15 +19,14 @@ export interface CommandIo {
 
 export const exitCodes = { ok: 0, checkFailed: 1, usage: 2 } as const
 
-const oneLine = (text: string): string => text.replaceAll(/\s*\n\s*/g, ' ').trim()
-
 function createProgram(io: CommandIo, finish: (exitCode: number) => void): Command {
   const program = new Command('kvferry-bench')
     .description('Compares KV-transfer connectors on the same requests')
     .exitOverride()
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
-      writeErr: (text) => io.stderr.write(text),
+      // Complaints are printed by report, on one line; without a command the whole help would be one.
+      writeErr: () => {},
       outputError: () => {},
     })
   addCompareCommand(program, io, finish)
@@ -39,13 +39,13 @@ function createProgram(io: CommandIo, finish: (exitCode: number) => void): Comma
 function report(error: unknown, io: CommandIo): number {
   if (error instanceof CommanderError) {
     if (error.exitCode === 0) return exitCodes.ok
-    // Without a command commander has already printed the help to stderr.
-    if (error.code !== 'commander.help')
-      io.stderr.write(`kvferry-bench: ${oneLine(error.message)}\n`)
+    const isNoCommand = error.code === 'commander.help'
+    const text = isNoCommand ? 'no command: kvferry-bench --help lists them' : describeUsage(error)
+    io.stderr.write(`kvferry-bench: ${text}\n`)
     return exitCodes.usage
   }
   if (error instanceof UsageError) {
-    io.stderr.write(`kvferry-bench: ${oneLine(error.message)}\n`)
+    io.stderr.write(`kvferry-bench: ${describeUsage(error)}\n`)
     return exitCodes.usage
   }
   if (io.signal.aborted) {

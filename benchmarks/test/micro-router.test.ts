@@ -115,6 +115,10 @@ describe('a window', () => {
 
 describe('command', () => {
   it.each([
+    [[], 'no command: kvferry-bench --help'],
+    [['mikro'], "unknown command 'mikro' (Did you mean micro?)"],
+    [['micro', '--rooter'], "unknown option '--rooter'"],
+    [['micro', 'more'], 'too many arguments'],
     [['micro'], 'one of: --agent, --router'],
     [['micro', '--agent', '--router'], 'one of: --agent, --router'],
     [['micro', '--router', '--pairs', '0'], '--pairs 0'],
@@ -125,6 +129,7 @@ describe('command', () => {
     const stream = { write: (text: string) => void lines.push(text) }
     expect(await main(argv, { stdout: stream, stderr: stream, signal })).toBe(2)
     expect(lines).toHaveLength(1)
+    expect(lines[0]).toMatch(/^kvferry-bench: (?!error)[^\n]+\n$/)
     expect(lines[0]).toContain(part)
   })
 })

@@ -100,6 +100,7 @@ export function addMicroCommand(
       "also compare with NIXL's bindings in this Python (with numpy)",
     )
     .option('--json <file>', 'write the result there; - = stdout, and nothing else')
+    .allowExcessArguments(false)
     .addHelpText('after', example)
     .action(async (flags: MicroFlags) => finish(await measure(flags, io)))
 }

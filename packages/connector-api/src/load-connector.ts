@@ -4,6 +4,7 @@
  */
 import { ConnectorError } from './errors.ts'
 import type { ConnectorFactory } from './connector.ts'
+import { nearestOption } from './protocol/nearest-option.ts'
 
 const ownConnectors = ['pull', 'push', 'xavier'] as const
 
@@ -33,10 +34,21 @@ function isMissingPackage(error: unknown, name: string): boolean {
   )
 }
 
+function misspelt(connector: string, meant: string, cause: unknown): ConnectorError {
+  const remedy = `did you mean "${meant}"? Otherwise name a connector package that is installed`
+  return new ConnectorError(
+    'ERR_KV_CONFIG',
+    `connector is "${connector}": ${remedy}`,
+    { field: 'connector', value: connector, remedy },
+    { cause },
+  )
+}
+
 /**
  * Imports a connector by its config word. The package's default export is its factory. `importModule`
  * resolves from the caller's place (pass `(name) => import(name)` from the assembling package).
- * @throws ConnectorError ERR_KV_CONNECTOR_NOT_INSTALLED, ERR_KV_CONFIG (the package is no connector).
+ * @throws ConnectorError ERR_KV_CONNECTOR_NOT_INSTALLED, ERR_KV_CONFIG (the package is no connector, or
+ *   the word looks like a misspelt one of ours).
  */
 export async function loadConnector(
   connector: string,
@@ -48,6 +60,9 @@ export async function loadConnector(
     loaded = await importModule(name)
   } catch (cause) {
     if (!isMissingPackage(cause, name)) throw cause
+    // Never the advice to install what a slip of the finger named: such packages exist.
+    const meant = name === connector ? nearestOption(connector, ownConnectors, new Map()) : null
+    if (meant !== null) throw misspelt(connector, meant, cause)
     const command = `npm install ${name}`
     throw new ConnectorError(
       'ERR_KV_CONNECTOR_NOT_INSTALLED',

@@ -38,6 +38,24 @@ test('a package that is not installed gives the command that mends it', async ()
   })
 })
 
+test.each([
+  ['psuh', 'push'],
+  ['pul', 'pull'],
+  ['xaviar', 'xavier'],
+])(
+  '%s, which nobody has installed, is not to be installed either: %s was meant',
+  async (word, meant) => {
+    const failure: unknown = await loadConnector(word).catch((error: unknown) => error)
+    expect(failure).toMatchObject({ code: 'ERR_KV_CONFIG', details: { field: 'connector' } })
+    expect((failure as Error).message).toContain(`did you mean "${meant}"?`)
+    expect((failure as Error).message).not.toContain('npm install')
+  },
+)
+
+test('a package that is installed is never taken for a misspelt one', async () => {
+  expect(await loadConnector('pul', async () => ({ default: factory }))).toBe(factory)
+})
+
 test('a package that is broken inside is not taken for missing', async () => {
   const inner = Object.assign(new Error("Cannot find package 'left-pad' imported from pull"), {
     code: 'ERR_MODULE_NOT_FOUND',

@@ -38,7 +38,15 @@ function createProgram(signal: AbortSignal): Command {
   const program = new Command('kvferry-nixl')
     .description(`Installs and checks NVIDIA NIXL ${nixlVersion} for KVFerry`)
     .exitOverride()
+    // Its complaints are printed by exitCodeOf, with the command's name, on one line.
+    .configureOutput({ outputError: () => {} })
     .addHelpText('after', '\nExample:\n  kvferry-nixl install && kvferry-nixl doctor')
+    .allowExcessArguments()
+    .action((_: unknown, { args }: Command) => {
+      const found = args[0] === undefined ? 'no command' : `unknown command "${args[0]}"`
+      const remedy = 'use install, doctor or info (kvferry-nixl --help)'
+      throw new CommanderError(exitCodes.usage, 'kvferry.usage', `${found}: ${remedy}`)
+    })
 
   program
     .command('install')
@@ -49,6 +57,7 @@ function createProgram(signal: AbortSignal): Command {
     .option('--dir <directory>', 'where to (default: KVFERRY_NIXL_DIR, else the user cache)')
     .option('--wheel <file>', 'use this wheel, fetched elsewhere, instead of downloading it')
     .addOption(jsonOption())
+    .allowExcessArguments(false)
     .addHelpText('after', '\nExample:\n  kvferry-nixl install --cuda 12')
     .action(async (options: JsonOption & { cuda: CudaMajor; dir?: string; wheel?: string }) => {
       const { installNixl } = await import('./install/install.ts')
@@ -71,6 +80,7 @@ function createProgram(signal: AbortSignal): Command {
     .command('doctor')
     .description('move a block between two processes over each transport, and say what is wrong')
     .addOption(jsonOption())
+    .allowExcessArguments(false)
     .addHelpText('after', '\nExample:\n  kvferry-nixl doctor')
     .action(async (options: JsonOption) => {
       const { runDoctor } = await import('./doctor/doctor.ts')
@@ -92,6 +102,7 @@ function createProgram(signal: AbortSignal): Command {
     .command('info')
     .description('versions, paths, layout, plugins and limits')
     .addOption(jsonOption())
+    .allowExcessArguments(false)
     .addHelpText('after', '\nExample:\n  kvferry-nixl info --json -')
     .action(async (options: JsonOption) => {
       const { nixlInfo, probePlugins } = await import('./info.ts')
@@ -114,11 +125,20 @@ function createProgram(signal: AbortSignal): Command {
   return program
 }
 
+/** Commander's message without its prefix and line breaks. */
+const usageText = ({ message }: CommanderError): string =>
+  message
+    .replace(/^error: /, '')
+    .replaceAll(/\s*\n\s*/g, ' ')
+    .trim()
+
 function exitCodeOf(error: unknown): number {
   if (error instanceof CommanderError) {
     if (error.code === failedCheck) return exitCodes.failed
-    // `--help` and `--version` end with 0; no command at all shows the help as a usage error.
-    return error.exitCode === 0 ? exitCodes.success : exitCodes.usage
+    // `--help` comes as an exception with code 0.
+    if (error.exitCode === 0) return exitCodes.success
+    say(`kvferry-nixl: ${usageText(error)}`)
+    return exitCodes.usage
   }
   if (ConnectorError.isInstance(error)) {
     say(`kvferry-nixl: ${error.message}`)

@@ -10,7 +10,7 @@ import { EngineClient } from '../src/engine-client.ts'
 import { parseEnginePeer } from '../src/engine-peer.ts'
 import { Engine } from '../src/engine.ts'
 import type { Fleet } from '../src/fleet.ts'
-import { defaultDeadlines } from '../src/limits.ts'
+import { defaultDeadlines, routerLimits } from '../src/limits.ts'
 import { HandoffReleases } from '../src/release-handoff.ts'
 import { RequestScope } from '../src/request-scope.ts'
 import { clientGone, type Leg } from '../src/router-error.ts'
@@ -134,6 +134,25 @@ describe('a handoff is given back', () => {
 })
 
 describe('a handoff is left alone', () => {
+  it('when as many as the limit are being given back', async () => {
+    const p = await engine('producer', prefillAnswer)
+    const d = await engine('consumer', () => {})
+    const outcomes: string[] = []
+    const { context, prefill } = betweenLegs(p, d, (outcome) => outcomes.push(outcome))
+    const releases = new HandoffReleases()
+    const max = routerLimits.releasesInFlightMax
+    for (let count = 0; count < max; count++) releases.release(context, prefill.peer!, handoff)
+    expect(outcomes).toEqual([])
+    releases.release(context, prefill.peer!, handoff)
+    expect(outcomes).toEqual(['dropped'])
+    await d.kill()
+    await releases.settled()
+    expect(outcomes).toHaveLength(max + 1)
+    releases.release(context, prefill.peer!, handoff)
+    expect(outcomes).toHaveLength(max + 1)
+    await releases.settled()
+  })
+
   it('when a decode engine took it', async () => {
     const { router, d } = await setup({ decode: withRelease(decodeAnswer) })
     expect((await post(router.url, prompt)).status).toBe(200)

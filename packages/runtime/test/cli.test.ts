@@ -1,43 +1,23 @@
 /** `kvferry`: what it prints where, and its exit codes. */
 import { execFileSync } from 'node:child_process'
 import { createPrivateKey, X509Certificate } from 'node:crypto'
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { copyFile, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { asEngineId } from '@kvferry/connector-api'
-import { runCli } from '../src/cli/program.ts'
+import { useCli } from './support/cli.ts'
 import { createTestNet, type TestNet } from './support/side-channels.ts'
 
+const cli = useCli()
+const { run, configFile, installConnector } = cli
 let net: TestNet
-let directory: string
-beforeEach(async () => {
+beforeEach(() => {
   net = createTestNet()
-  directory = await mkdtemp(join(tmpdir(), 'kvferry-cli-'))
 })
-afterEach(async () => {
-  await net.close()
-  await rm(directory, { recursive: true })
-})
-
-async function run(...argv: string[]) {
-  let stdout = ''
-  let stderr = ''
-  const exitCode = await runCli(argv, {
-    stdout: (text) => (stdout += text),
-    stderr: (text) => (stderr += text),
-  })
-  return { exitCode, stdout, stderr }
-}
-
-async function configFile(content: string): Promise<string> {
-  const path = join(directory, 'kvferry.yaml')
-  await writeFile(path, content)
-  return path
-}
+afterEach(() => net.close())
 
 describe('usage', () => {
   it('shows help with an example, for itself and for each command', async () => {
@@ -68,63 +48,6 @@ describe('usage', () => {
     const { exitCode, stdout, stderr } = await run(...argv)
     expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' })
     expect(stderr).toMatch(/^kvferry: [^\n]+\n$/)
-  })
-})
-
-describe('check-config', () => {
-  it('accepts a valid file', async () => {
-    const file = await configFile('connector: acme-kv\nengineId: p0')
-    const { exitCode, stdout, stderr } = await run('check-config', file)
-    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
-    expect(stdout).toContain('valid: connector acme-kv, role both, engine p0')
-    expect(stdout).toContain('options were not checked: connector "acme-kv" is not installed')
-  })
-
-  it('refuses a wrong one on stderr', async () => {
-    const file = await configFile('connector: pull\nrolle: producer')
-    const { exitCode, stdout, stderr } = await run('check-config', file)
-    expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
-    expect(stderr).toContain('did you mean role?')
-  })
-
-  it('names what is wrong in every part at once: keys, rules between them, certificates', async () => {
-    const tls = { ca: 'nowhere/ca.pem', cert: 'nowhere/p0.pem', key: 'nowhere/p0.key' }
-    const file = await configFile(
-      `connector: acme-kv\nrolle: both\nsideChannel: ${JSON.stringify({ tls, insecure: true })}`,
-    )
-    const { exitCode, stderr } = await run('check-config', file)
-    expect(exitCode).toBe(1)
-    const files = ['nowhere/ca.pem', 'nowhere/p0.pem', 'nowhere/p0.key']
-    for (const part of ['rolle is', 'sideChannel.insecure is true', ...files]) {
-      expect(stderr).toContain(part)
-    }
-    const json = JSON.parse((await run('check-config', file, '--json', '-')).stdout) as object
-    expect(json).toMatchObject({ valid: false, errors: [{}, {}], error: { code: 'ERR_KV_CONFIG' } })
-  })
-
-  it('writes JSON, and nothing else, to stdout', async () => {
-    const good = await run('check-config', await configFile('connector: acme-kv'), '--json', '-')
-    expect(JSON.parse(good.stdout)).toMatchObject({
-      schema: 'kvferry.check-config/1',
-      valid: true,
-      optionsChecked: false,
-      config: { connector: 'acme-kv', role: 'both' },
-    })
-    const bad = await run('check-config', await configFile('role: both'), '--json', '-')
-    expect(bad.exitCode).toBe(1)
-    expect(JSON.parse(bad.stdout)).toMatchObject({
-      valid: false,
-      error: { code: 'ERR_KV_CONFIG', details: { field: 'connector' } },
-    })
-  })
-
-  it('writes JSON to a file', async () => {
-    const result = join(directory, 'result.json')
-    await run('check-config', await configFile('connector: acme-kv'), '--json', result)
-    expect(JSON.parse(await readFile(result, 'utf8'))).toMatchObject({ valid: true })
-    const nowhere = join(directory, 'none', 'result.json')
-    const failed = await run('check-config', await configFile('connector: x'), '--json', nowhere)
-    expect(failed.exitCode).toBe(2)
   })
 })
 
@@ -193,16 +116,16 @@ describe('ping', () => {
 })
 
 describe('certs', () => {
-  const certs = (...argv: string[]) => run('certs', '--dir', join(directory, 'tls'), ...argv)
-  const read = (name: string) => readFile(join(directory, 'tls', name))
+  const certs = (...argv: string[]) => run('certs', '--dir', join(cli.directory, 'tls'), ...argv)
+  const read = (name: string) => readFile(join(cli.directory, 'tls', name))
 
   it('makes a CA and a certificate per engine, for their owner alone, and says what to configure', async () => {
     const { exitCode, stdout, stderr } = await certs('--engine', 'p0', 'd0', '--days', '30')
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
-    const files = (await readdir(join(directory, 'tls'))).toSorted()
+    const files = (await readdir(join(cli.directory, 'tls'))).toSorted()
     expect(files).toEqual(['ca.key', 'ca.pem', 'd0.key', 'd0.pem', 'p0.key', 'p0.pem'])
     for (const file of files) {
-      expect((await stat(join(directory, 'tls', file))).mode & 0o777).toBe(0o600)
+      expect((await stat(join(cli.directory, 'tls', file))).mode & 0o777).toBe(0o600)
     }
     const [ca, p0] = [
       new X509Certificate(await read('ca.pem')),
@@ -215,14 +138,14 @@ describe('certs', () => {
     const days = (Date.parse(p0.validTo) - Date.now()) / 86_400_000
     expect(days).toBeGreaterThan(29.9)
     expect(days).toBeLessThan(30.1)
-    expect(stdout).toContain(`cert: "${join(directory, 'tls', 'p0.pem')}"`)
+    expect(stdout).toContain(`cert: "${join(cli.directory, 'tls', 'p0.pem')}"`)
     expect(stdout).toMatch(/peers:\n {2}- \{ engineId: d0,/)
   })
 
   it('passes openssl’s own check', async () => {
     await certs('--engine', 'p0')
     const argv = ['verify', '-x509_strict', '-purpose', 'sslclient', '-CAfile']
-    const tls = join(directory, 'tls')
+    const tls = join(cli.directory, 'tls')
     const out = execFileSync('openssl', [...argv, join(tls, 'ca.pem'), join(tls, 'p0.pem')], {
       encoding: 'utf8',
     })
@@ -259,11 +182,22 @@ describe('certs', () => {
       expect(exitCode).toBe(2)
       expect(stderr).toMatch(/^kvferry: [^\n]+\n$/)
     }
-    await expect(readdir(join(directory, 'tls'))).rejects.toThrow('ENOENT')
+    await expect(readdir(join(cli.directory, 'tls'))).rejects.toThrow('ENOENT')
+  })
+
+  it('makes the directories above, and ends where none can be made', async () => {
+    const deep = join(cli.directory, 'a', 'b', 'tls')
+    expect((await run('certs', '--dir', deep, '--engine', 'p0')).exitCode).toBe(0)
+    expect((await stat(deep)).mode & 0o777).toBe(0o700)
+    for (const path of ['/proc/foo', '/proc/foo/bar']) {
+      const { exitCode, stderr } = await run('certs', '--dir', path, '--engine', 'p0')
+      expect(exitCode).toBe(1)
+      expect(stderr).toMatch(/^kvferry certs: \/proc\/foo[^\n]*ENOENT[^\n]*\n$/)
+    }
   })
 
   it('fails with one line where it can’t write', async () => {
-    await writeFile(join(directory, 'tls'), 'a file')
+    await writeFile(join(cli.directory, 'tls'), 'a file')
     const { exitCode, stderr } = await certs('--engine', 'p0')
     expect(exitCode).toBe(1)
     expect(stderr).toMatch(/^kvferry certs: [^\n]+\n$/)
@@ -272,9 +206,9 @@ describe('certs', () => {
   it('makes what ping and check-config can use', async () => {
     await certs('--engine', 'p0', 'probe')
     const tls = (name: string) => ({
-      ca: join(directory, 'tls', 'ca.pem'),
-      cert: join(directory, 'tls', `${name}.pem`),
-      key: join(directory, 'tls', `${name}.key`),
+      ca: join(cli.directory, 'tls', 'ca.pem'),
+      cert: join(cli.directory, 'tls', `${name}.pem`),
+      key: join(cli.directory, 'tls', `${name}.key`),
     })
     const config = { host: '127.0.0.1', port: 0, insecure: false, tls: tls('p0') }
     const p = await net.engine('p0', { config })
@@ -288,11 +222,23 @@ describe('certs', () => {
     expect((await run('ping', target, '--ca', 'x')).exitCode).toBe(2)
     expect((await run('ping', target, '--ca', 'x', '--cert', 'y', '--key', 'z')).exitCode).toBe(1)
 
+    await installConnector()
+    await copyFile(tls('p0').ca, join(cli.directory, 'own.pem'))
     const yaml = (name: string) =>
       `connector: acme-kv\nengineId: p0\nsideChannel: { tls: ${JSON.stringify(tls(name))} }`
     expect((await run('check-config', await configFile(yaml('p0')))).exitCode).toBe(0)
     const wrong = await run('check-config', await configFile(yaml('probe')))
     expect(wrong.exitCode).toBe(1)
     expect(wrong.stderr).toContain('use the certificate of engine "p0": this one names "probe"')
+    // Its own CA is not the one that the file names.
+    const elsewhere = join(cli.directory, 'elsewhere')
+    await run('certs', '--dir', elsewhere, '--engine', 'p0')
+    await writeFile(tls('p0').ca, await readFile(join(elsewhere, 'ca.pem')))
+    const strange = await run('check-config', await configFile(yaml('p0')))
+    expect(strange.exitCode).toBe(1)
+    expect(strange.stderr).toContain('that the CA of sideChannel.tls.ca issued')
+    const both = await Promise.all([read('ca.pem'), readFile(join(cli.directory, 'own.pem'))])
+    await writeFile(tls('p0').ca, Buffer.concat(both))
+    expect((await run('check-config', await configFile(yaml('p0')))).exitCode).toBe(0)
   })
 })

@@ -3,8 +3,8 @@
  * each engine's configuration. A CA that is there is used again, so that engines can be added later;
  * what is there is never overwritten unasked.
  */
-import { access, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
+import { access, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
 import { X509Certificate } from 'node:crypto'
 import { engineIdPattern } from '../config/schema.ts'
 import type { IssuedCertificate, Validity } from '../tls/issue-certificates.ts'
@@ -53,6 +53,23 @@ async function writeOwn(path: string, text: string): Promise<void> {
   } catch (error) {
     await rm(draft, { force: true })
     throw error
+  }
+}
+
+/**
+ * With the directories above it. Not `recursive: true`, which goes on for ever where a directory exists
+ * and nothing can be made in it (`/proc`).
+ */
+async function makeDirectory(path: string): Promise<void> {
+  try {
+    await mkdir(path, { mode: 0o700 })
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'EEXIST' && (await stat(path)).isDirectory()) return
+    const parent = dirname(path)
+    if (code !== 'ENOENT' || parent === path || (await exists(parent))) throw error
+    await makeDirectory(parent)
+    await mkdir(path, { mode: 0o700 })
   }
 }
 
@@ -140,7 +157,7 @@ export async function certs(options: CertsOptions, streams: CliStreams): Promise
     throw new UsageError(`${present.join(', ')}: exists already; add --force to overwrite`)
   }
   try {
-    await mkdir(directory, { recursive: true, mode: 0o700 })
+    await makeDirectory(directory)
     const now = Date.now()
     const { authority, isNew } = await openAuthority(directory, now)
     const validity = validityOf(days, authority, now)

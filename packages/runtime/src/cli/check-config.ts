@@ -1,7 +1,7 @@
 /**
  * `kvferry check-config FILE`: everything that an engine would refuse at its start, without starting one.
  * The connector's own options can be judged only by the connector, so it is loaded from the working
- * directory's installation; where it isn't installed the result says that they weren't checked.
+ * directory's installation.
  */
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -15,12 +15,20 @@ import {
 import { readConfigFile } from '../config/load-config-file.ts'
 import { parseConfig } from '../config/parse-config.ts'
 import { sideChannel } from '../config/schema.ts'
+import { checkIssuer } from '../tls/check-issuer.ts'
 import { loadCredentials } from '../tls/credentials.ts'
-import { exitCodes, report, type CliStreams, type ExitCode, type JsonOption } from './report.ts'
+import {
+  exitCodes,
+  report,
+  UsageError,
+  type CliStreams,
+  type ExitCode,
+  type JsonOption,
+} from './report.ts'
 
-/** Resolved as a program in the working directory would resolve it. */
-async function importFromHere(name: string): Promise<unknown> {
-  const { resolve } = createRequire(join(process.cwd(), 'kvferry-check-config.js'))
+/** Resolved as a program in that directory would resolve it. */
+async function importFrom(directory: string, name: string): Promise<unknown> {
+  const { resolve } = createRequire(join(directory, 'kvferry-check-config.js'))
   let path: string
   try {
     path = resolve(name)
@@ -46,48 +54,39 @@ function isValidAlone(document: Fields): boolean {
   }
 }
 
-/** Null when the options are right, or why they weren't checked. @throws ConnectorError ERR_KV_CONFIG. */
-async function checkOptions({ connector, options = {} }: Fields): Promise<string | null> {
-  // Both are problems of the file itself, and said there.
-  if (typeof connector !== 'string' || !isValidAlone({ connector })) return 'no valid connector'
-  if (!isFields(options)) return 'they are no object'
-  try {
-    const factory = await loadConnector(connector, importFromHere)
-    factory.parseOptions(options)
-    return null
-  } catch (error) {
-    if (!ConnectorError.isInstance(error)) throw error
-    if (error.code !== 'ERR_KV_CONNECTOR_NOT_INSTALLED') throw error
-    return error.message
-  }
+/** @throws ConnectorError ERR_KV_CONFIG, ERR_KV_CONNECTOR_NOT_INSTALLED. */
+async function checkOptions({ connector, options = {} }: Fields, directory: string): Promise<void> {
+  // Other problems of the file itself are said there.
+  if (typeof connector !== 'string' || !isValidAlone({ connector })) return
+  const factory = await loadConnector(connector, (name) => importFrom(directory, name))
+  if (isFields(options)) factory.parseOptions(options)
 }
 
-function describe(config: KvferryConfig, unchecked: string | null): string {
+function describe(config: KvferryConfig): string {
   const { host, port } = config.sideChannel
   const peers = config.peers === null ? 'any loopback peer' : `${config.peers.length} listed`
-  const lines = [
+  return [
     `valid: connector ${config.connector}, role ${config.role}, engine ${config.engineId}`,
     `side channel ${host}:${port === 0 ? 'any free port' : port}, peers: ${peers}`,
-  ]
-  if (unchecked !== null) lines.push(`options were not checked: ${unchecked}`)
-  return lines.join('\n')
+  ].join('\n')
 }
 
 /** @throws ConnectorError ERR_KV_CONFIG: certificates with which the engine wouldn't start. */
 async function checkCertificates({ sideChannel: section, engineId }: Fields): Promise<void> {
   const parsed = sideChannel.safeParse(section)
   if (!parsed.success || parsed.data.tls === null) return
-  await loadCredentials(parsed.data.tls, typeof engineId === 'string' ? engineId : null)
+  const { tls } = parsed.data
+  const { material } = await loadCredentials(tls, typeof engineId === 'string' ? engineId : null)
+  checkIssuer(tls, material)
 }
 
 interface Findings {
   readonly config: KvferryConfig | null
-  readonly unchecked: string | null
   readonly errors: readonly AnyConnectorError[]
 }
 
 /** Each part is checked although another is wrong: a file is mended in one go. */
-async function examine(document: unknown): Promise<Findings> {
+async function examine(document: unknown, directory: string): Promise<Findings> {
   const fields = isFields(document) ? document : {}
   const errors: AnyConnectorError[] = []
   const collect = async <T>(check: () => T | Promise<T>): Promise<T | null> => {
@@ -100,9 +99,9 @@ async function examine(document: unknown): Promise<Findings> {
     }
   }
   const config = await collect(() => parseConfig(document))
-  const unchecked = await collect(() => checkOptions(fields))
+  await collect(() => checkOptions(fields, directory))
   await collect(() => checkCertificates(fields))
-  return { config, unchecked, errors }
+  return { config, errors }
 }
 
 export async function checkConfig(
@@ -111,11 +110,15 @@ export async function checkConfig(
   streams: CliStreams,
 ): Promise<ExitCode> {
   const schema = 'kvferry.check-config/1'
-  const { config, unchecked, errors } = await readConfigFile(file).then(examine, refusedFile)
+  const directory = streams.directory ?? process.cwd()
+  const { config, errors } = await readConfigFile(file).then(
+    (document) => examine(document, directory),
+    (error: unknown) => refusedFile(file, error),
+  )
   const [first] = errors
   if (first === undefined && config !== null) {
-    const json = { schema, file, valid: true, optionsChecked: unchecked === null, config }
-    await report(streams, options, { json, text: describe(config, unchecked) })
+    const json = { schema, file, valid: true, optionsChecked: true, config }
+    await report(streams, options, { json, text: describe(config) })
     return exitCodes.success
   }
   const plain = errors.map(({ code, message, details }) => ({ code, message, details }))
@@ -125,7 +128,11 @@ export async function checkConfig(
   return exitCodes.failed
 }
 
-function refusedFile(error: unknown): Findings {
+/** @throws UsageError for a file that isn't there or can't be read: nothing was checked. */
+function refusedFile(file: string, error: unknown): Findings {
   if (!ConnectorError.isInstance(error)) throw error
-  return { config: null, unchecked: null, errors: [error] }
+  const { cause } = error
+  const isUnreadable = cause instanceof Error && 'syscall' in cause
+  if (isUnreadable) throw new UsageError(`check-config ${file}: ${error.message}`, { cause })
+  return { config: null, errors: [error] }
 }

@@ -7,6 +7,8 @@ import { writeFile } from 'node:fs/promises'
 export interface CliStreams {
   stdout(text: string): void
   stderr(text: string): void
+  /** Whose installed packages are used. Default: the working directory. */
+  readonly directory?: string
 }
 
 export interface JsonOption {
