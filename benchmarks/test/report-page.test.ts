@@ -118,7 +118,7 @@ describe.skipIf(browserPath === null)(`in Chromium${whyNoBrowser}`, () => {
   it('the sweep states its points, which are invalid, and the conditions', async () => {
     const { page } = await open('sweep.html')
     const text = await page.locator('body').innerText()
-    expect(text).toContain('fake_qps400_in32_out16_iter1 is outside the overrun guard')
+    expect(text).toMatch(/8 of 8 runs are outside the overrun guard.*fake_qps400_in32_out16_iter1/)
     expect(await page.locator('tbody').first().locator('tr').count()).toBe(8)
     expect(text).toContain('noise floor of TTFT p50')
     expect(text).toContain('"maxNumSeqs":8')

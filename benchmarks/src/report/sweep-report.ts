@@ -168,6 +168,11 @@ function conditionsOf(points: readonly ReportPoint[]): DataTable[] {
   ]
 }
 
+function invalidText(invalid: readonly ReportPoint[], count: number): string {
+  const names = invalid.map(({ mode, point }) => pointName(mode, point)).join(', ')
+  return `${invalid.length} of ${count} runs are outside the overrun guard (hollow in the charts): their times describe this machine. ${names}`
+}
+
 /** `verdict` is null when the files were only read. */
 export function renderSweepReport(
   points: readonly ReportPoint[],
@@ -183,10 +188,7 @@ export function renderSweepReport(
       `${points.length} runs. The same requests at the same moments for every mode; times count from the send.`,
     ],
     failures: verdict?.failures ?? [],
-    warnings: invalid.map(
-      ({ mode, point }) =>
-        `${pointName(mode, point)} is outside the overrun guard: its times describe this machine`,
-    ),
+    warnings: invalid.length === 0 ? [] : [invalidText(invalid, points.length)],
     panels: panelsOf(points, statistic),
     tables: [pointsTable(points), ...conditionsOf(points)],
   })
