@@ -12,7 +12,7 @@ import {
   type SchedulerComponents,
   type WorkerOutput,
 } from '@kvferry/connector-api'
-import { utf8Size } from '@kvferry/connector-api/protocol'
+import { isWellFormed, utf8Size } from '@kvferry/connector-api/protocol'
 import { ConsumerRequests } from './consumer-requests.ts'
 import { parseParams, type ParsedParams } from './handoff.ts'
 import { MetadataOutbox } from './metadata-outbox.ts'
@@ -43,7 +43,9 @@ export class PullScheduler implements ConnectorScheduler {
     if (this.#isKnown(request) || !this.#isFull(request)) return
     if (this.#parse(request).kind === 'none') return
     this.#components.metrics.add('kv_messages_refused_total', 1, { where: 'handoff' })
-    this.#components.logger.warn('served without KV transfer: too many requests or too long an id')
+    this.#components.logger.warn(
+      'served without KV transfer: too many requests, or an id that no message carries',
+    )
   }
 
   getNumNewMatchedTokens(
@@ -131,6 +133,7 @@ export class PullScheduler implements ConnectorScheduler {
   /** A request that would exceed the limits is served without KV transfer. */
   #isFull({ requestId }: RequestView): boolean {
     const count = this.#produced.size + this.#consumed.size
-    return count >= limits.requestCountMax || utf8Size(requestId) > limits.idSizeBytesMax
+    const isSendable = isWellFormed(requestId) && utf8Size(requestId) <= limits.idSizeBytesMax
+    return count >= limits.requestCountMax || !isSendable
   }
 }

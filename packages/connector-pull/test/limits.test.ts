@@ -36,9 +36,11 @@ test('beyond requestCountMax requests are served without KV transfer', async () 
   expect(pair.d.matched(pair.d.arrive('d-next', 4, params))).toBe(4)
 })
 
-test('an id that no notification could carry is served without KV transfer', async () => {
+test.each([
+  ['too long', 'x'.repeat(limits.idSizeBytesMax + 1)],
+  ['half a surrogate pair', 'x\ud800'],
+])('an id that no notification could carry is served without KV transfer: %s', async (_, id) => {
   const pair = await createPair()
-  const id = 'x'.repeat(limits.idSizeBytesMax + 1)
   const request = pair.p.admit(id, 4, { do_remote_decode: true })
   request.view = { ...request.view, computedTokenCount: 4 }
   expect(pair.p.finish(id, 'length-capped')).toBe(null)

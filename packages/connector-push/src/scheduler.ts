@@ -14,7 +14,7 @@ import {
   type StepView,
   type WorkerOutput,
 } from '@kvferry/connector-api'
-import { invalidField, utf8Size } from '@kvferry/connector-api/protocol'
+import { invalidField, isWellFormed, utf8Size } from '@kvferry/connector-api/protocol'
 import { ConsumerRequests } from './consumer-requests.ts'
 import { MetadataOutbox } from './metadata-outbox.ts'
 import type { PushOptions } from './options.ts'
@@ -47,7 +47,9 @@ export class PushScheduler implements ConnectorScheduler {
     if (this.#isKnown(request) || !this.#isFull(request)) return
     if (this.#parse(request).kind === 'none') return
     this.#components.metrics.add('kv_messages_refused_total', 1, { where: 'handoff' })
-    this.#components.logger.warn('served without KV transfer: too many requests or too long an id')
+    this.#components.logger.warn(
+      'served without KV transfer: too many requests, or an id that no message carries',
+    )
   }
 
   getNumNewMatchedTokens(
@@ -134,6 +136,7 @@ export class PushScheduler implements ConnectorScheduler {
   /** A request that would exceed the limits is served without KV transfer. */
   #isFull({ requestId }: RequestView): boolean {
     const count = this.#produced.size + this.#consumed.size
-    return count >= limits.requestCountMax || utf8Size(requestId) > limits.idSizeBytesMax
+    const isSendable = isWellFormed(requestId) && utf8Size(requestId) <= limits.idSizeBytesMax
+    return count >= limits.requestCountMax || !isSendable
   }
 }

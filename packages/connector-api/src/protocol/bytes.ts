@@ -12,6 +12,9 @@ const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 export const utf8Size = (text: string): number => encoder.encode(text).length
 
+/** Whether a message carries it as it is: every half of a surrogate pair arrives as the same character. */
+export const isWellFormed = (text: string): boolean => !/\p{Surrogate}/u.test(text)
+
 export class ByteWriter {
   readonly #sizeMax: number
   #bytes = new Uint8Array(256)

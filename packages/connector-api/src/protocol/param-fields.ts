@@ -3,7 +3,7 @@
  * of the right type and range, or throws ERR_KV_HANDOFF_INVALID with the field's name.
  */
 import { ConnectorError, limits, type AnyConnectorError, type KvTransferParams } from '../index.ts'
-import { utf8Size } from './bytes.ts'
+import { isWellFormed, utf8Size } from './bytes.ts'
 import { unsupported } from './failures.ts'
 
 /** @throws ConnectorError ERR_KV_HANDOFF_INVALID, as all below. Absent and null mean false. */
@@ -20,6 +20,8 @@ export function text(params: KvTransferParams, field: string, sizeMax: number): 
   if (typeof value !== 'string' || value === '' || utf8Size(value) > sizeMax) {
     throw invalidField(field, value)
   }
+  // Two ids that differ here would be one for the other half, and for peers.
+  if (!isWellFormed(value)) throw invalidField(field, value)
   return value
 }
 
