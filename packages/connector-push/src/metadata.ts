@@ -16,6 +16,8 @@ import type { ProducerPlace } from './params.ts'
 const metadataVersion = 1
 /** More groups than any capability allows: the worker refuses them by name, the codec only bounds. */
 const groupCountMax = 64
+/** More than one transfer may have, for the same reason: as many as the metadata of a step holds. */
+const blockCountMax = protocolLimits.metadataSizeBytesMax / 4
 
 /** The prompt of a transfer, as both engines know it. */
 export interface PromptFacts {
@@ -184,7 +186,7 @@ function readEntry(reader: ByteReader): MetadataEntry {
       const tokenEnd = reader.u32()
       const isLast = reader.u8() === 1
       const firstBlock = reader.u32()
-      const blockIds = reader.u32List(limits.blocksPerPostMax)
+      const blockIds = reader.u32List(blockCountMax)
       return { kind: 'computed', requestId, tokenEnd, isLast, firstBlock, blockIds }
     }
     case kindCodes.offer: {
@@ -197,7 +199,7 @@ function readEntry(reader: ByteReader): MetadataEntry {
       const groupCount = reader.count(groupCountMax)
       const localBlockIds: Uint32Array[] = []
       for (let group = 0; group < groupCount; group++) {
-        localBlockIds.push(reader.u32List(limits.blocksPerPostMax))
+        localBlockIds.push(reader.u32List(blockCountMax))
       }
       return { kind: 'load', requestId, localBlockIds, tokenEnd }
     }
