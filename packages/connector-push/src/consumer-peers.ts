@@ -25,7 +25,8 @@ export interface ConsumerPeer {
   readonly peer: PeerHandle
   readonly table: BlockTableHandle
   readonly blockCount: number
-  readonly token: Uint8Array
+  /** Of its latest handshake: a consumer of many producers may have forgotten the one before. */
+  token: Uint8Array
   /** Null once it ended: news for this consumer is lost then, and it asks by itself. */
   association: Association | null
   isWired: boolean
@@ -105,18 +106,21 @@ export class ConsumerPeers {
     const known = this.#peers.get(key)
     if (known?.identity.incarnation === association.peer.incarnation) {
       known.association = association
-      return
+      known.token = request.token
+    } else {
+      if (known !== undefined) await this.#replace(key, known)
+      this.#peers.set(key, await this.#add(request, association))
     }
-    if (known !== undefined) {
-      this.#peers.delete(key)
-      known.association = null
-      this.#init.onGone(known)
-      await this.#remove(known)
-    }
-    const peer = await this.#add(request, association)
-    this.#peers.set(key, peer)
     // It may have ended meanwhile.
     if (!association.isOpen) this.#associationEnd(association)
+  }
+
+  /** A new life of it is here. */
+  #replace(key: string, known: ConsumerPeer): Promise<void> {
+    this.#peers.delete(key)
+    known.association = null
+    this.#init.onGone(known)
+    return this.#remove(known)
   }
 
   async #add(request: HandshakeRequest, association: Association): Promise<ConsumerPeer> {

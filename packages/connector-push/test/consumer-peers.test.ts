@@ -1,0 +1,61 @@
+import {
+  asEngineId,
+  asIncarnation,
+  type Association,
+  type PeerHandle,
+  type WorkerComponents,
+} from '@kvferry/connector-api'
+import { expect, test } from 'vitest'
+import { ConsumerPeers, type ConsumerPeer } from '../src/consumer-peers.ts'
+import type { HandshakeRequest } from '../src/handshake-messages.ts'
+
+const peer = { engineId: asEngineId('d0'), incarnation: asIncarnation('d0-1') }
+const open = (): Association & { isOpen: boolean } => ({
+  ...{ peer, isOpen: true, request: () => Promise.reject(new Error('no')) },
+  ...{ send() {}, close() {} },
+})
+const request = (token: number): HandshakeRequest => ({
+  ...{ rank: 0, facts: {} as HandshakeRequest['facts'], agentName: 'd0/d0-1' },
+  ...{ agentMetadata: new Uint8Array(), blockTable: new Uint8Array() },
+  token: Uint8Array.of(token),
+})
+
+function createPeers() {
+  const gone: ConsumerPeer[] = []
+  const removed: PeerHandle[] = []
+  const agent = {
+    addPeer: async () => 1,
+    importBlockTable: () => 2,
+    describeBlockTable: () => ({ blockCount: 8 }),
+    removePeer: async (handle: PeerHandle) => void removed.push(handle),
+  }
+  const components = { agent, sideChannel: { onAssociationEnd() {} } }
+  const peers = new ConsumerPeers({
+    components: components as unknown as WorkerComponents,
+    rank: 0,
+    onGone: (one) => gone.push(one),
+    hasOpenWrites: () => false,
+  })
+  return { peers, gone, removed }
+}
+
+test('a consumer that shakes hands again may have another token: WRITEs carry that one', async () => {
+  const { peers } = createPeers()
+  await peers.introduce(request(1), open())
+  await peers.introduce(request(2), open())
+  expect(peers.of(peer, 0)?.token).toEqual(Uint8Array.of(2))
+})
+
+test('a known consumer whose new association has ended in its turn is gone', async () => {
+  const { peers, gone, removed } = createPeers()
+  await peers.introduce(request(1), open())
+  const known = peers.of(peer, 0)
+  const second = open()
+  const introduced = peers.introduce(request(1), second)
+  second.isOpen = false
+  await introduced
+  await peers.close()
+  expect(gone).toEqual([known])
+  expect(removed).toEqual([1])
+  expect(peers.of(peer, 0)).toBe(null)
+})
