@@ -12,6 +12,8 @@ export const rendezvousCountMax = 2 * limits.requestCountMax
 export class RendezvousBook {
   readonly #clock: Clock
   readonly #meetings = new Map<string, Rendezvous>()
+  /** Those that are only remembered, the one that has been over for longest first. */
+  readonly #remembered = new Set<Rendezvous>()
   #isClosed = false
 
   constructor(clock: Clock) {
@@ -22,10 +24,6 @@ export class RendezvousBook {
     return this.#meetings.size
   }
 
-  get isFull(): boolean {
-    return this.#meetings.size >= rendezvousCountMax
-  }
-
   get parts(): PartRecord[] {
     return [...this.#meetings.values()].flatMap(({ parts }) => [...parts.values()])
   }
@@ -34,10 +32,23 @@ export class RendezvousBook {
     return this.#meetings.get(transferId)
   }
 
+  /** False when no further transfer can be known. For one that can, what has been over for longest is forgotten. */
+  makeRoom(): boolean {
+    if (this.#meetings.size < rendezvousCountMax) return true
+    for (const meeting of this.#remembered) {
+      this.#remembered.delete(meeting)
+      if (!isDispensable(meeting)) continue
+      this.#forget(meeting)
+      return true
+    }
+    return false
+  }
+
   /** Makes it when it is new. */
   open(transferId: string): Rendezvous {
     const known = this.#meetings.get(transferId)
     if (known !== undefined) return known
+    this.makeRoom()
     const meeting = createRendezvous(transferId)
     this.#meetings.set(transferId, meeting)
     return meeting
@@ -50,7 +61,7 @@ export class RendezvousBook {
   refuseLater(transferId: string, key: string): boolean {
     // Nothing is taken on any more.
     if (this.#isClosed) return true
-    if (this.#meetings.get(transferId) === undefined && this.isFull) return false
+    if (this.#meetings.get(transferId) === undefined && !this.makeRoom()) return false
     const meeting = this.open(transferId)
     meeting.withdrawn.add(key)
     if (meeting.source === null) this.forgetLater(meeting)
@@ -61,12 +72,12 @@ export class RendezvousBook {
   forgetLater(meeting: Rendezvous): void {
     meeting.retention?.stop()
     if (this.#isClosed) return
+    this.#remembered.delete(meeting)
+    this.#remembered.add(meeting)
     meeting.retention = this.#clock.after(pushLimits.rendezvousRetentionMs, () => {
       const isBusy = [...meeting.parts.values()].some(isOpen)
       if (isBusy) this.forgetLater(meeting)
-      else if (this.#meetings.get(meeting.transferId) === meeting) {
-        this.#meetings.delete(meeting.transferId)
-      }
+      else this.#forget(meeting)
     })
   }
 
@@ -79,4 +90,17 @@ export class RendezvousBook {
       for (const { silence } of parts.values()) silence?.stop()
     }
   }
+
+  #forget(meeting: Rendezvous): void {
+    meeting.retention?.stop()
+    this.#remembered.delete(meeting)
+    if (this.#meetings.get(meeting.transferId) !== meeting) return
+    this.#meetings.delete(meeting.transferId)
+  }
+}
+
+/** Nothing of it is open, and no consumer was promised that what it registers will be refused. */
+function isDispensable({ source, over, parts, withdrawn }: Rendezvous): boolean {
+  const isOver = source === null || over !== null
+  return isOver && withdrawn.size === 0 && ![...parts.values()].some(isOpen)
 }

@@ -220,7 +220,7 @@ export class RendezvousTable {
     if (invalid !== null) return invalid
     const meeting = this.#book.find(registration.transferId)
     if (meeting !== undefined) return refusalOf(meeting, registration, peer)
-    if (!this.#book.isFull) return null
+    if (this.#book.makeRoom()) return null
     return limitExceeded('requestCountMax', this.#book.size + 1, rendezvousCountMax)
   }
 

@@ -89,7 +89,9 @@ export function sourceContext(
 ): SourceContext {
   const records = [...parts.values()]
   const openCount = records.filter(isOpen).length
-  const endedCount = records.length - openCount + releasedRanks.size
+  // One that was given up may be asked for all the same: it is one part, not two.
+  const releasedCount = [...releasedRanks].filter((rank) => !parts.has(rank)).length
+  const endedCount = records.length - openCount + releasedCount
   return { openCount, endedCount, expectedCount, leaseDurationMs }
 }
 

@@ -1,0 +1,61 @@
+import { ConnectorError } from '@kvferry/connector-api'
+import { createSimClock } from '@kvferry/connector-api/testing'
+import { expect, test } from 'vitest'
+import { RendezvousBook, rendezvousCountMax } from '../src/rendezvous-book.ts'
+import { sourceContext, type PartRecord, type Rendezvous } from '../src/rendezvous.ts'
+
+const over = new ConnectorError('ERR_KV_LEASE_EXPIRED', 'x', {
+  requestId: 'r' as ConnectorError<'ERR_KV_LEASE_EXPIRED'>['details']['requestId'],
+})
+const open = { state: { kind: 'waiting' } } as PartRecord
+const ended = { state: { kind: 'ended', outcome: 'written' } } as PartRecord
+
+/** As full as it gets, with transfers that are over. */
+function createFullBook(): { book: RendezvousBook; meetings: Rendezvous[] } {
+  const book = new RendezvousBook(createSimClock(1))
+  const meetings = Array.from({ length: rendezvousCountMax }, (_, at) => {
+    const meeting = book.open(`t${at}`)
+    meeting.over = over
+    meeting.parts.set(0, ended)
+    book.forgetLater(meeting)
+    return meeting
+  })
+  return { book, meetings }
+}
+
+test('a full book forgets what has been over for longest, and takes on what begins', () => {
+  const { book, meetings } = createFullBook()
+  book.forgetLater(meetings[0]!)
+  expect(book.makeRoom()).toBe(true)
+  book.open('next')
+  expect(book.size).toBe(rendezvousCountMax)
+  expect(book.find('t1')).toBe(undefined)
+  expect(book.find('t0')).toBe(meetings[0])
+})
+
+test('what is open, begins anew, or was promised is not forgotten for want of room', () => {
+  const { book, meetings } = createFullBook()
+  meetings[0]!.parts.set(1, open)
+  meetings[1]!.source = {} as Rendezvous['source']
+  meetings[1]!.over = null
+  expect(book.refuseLater('t2', 'key')).toBe(true)
+  book.open('next')
+  for (const id of ['t0', 't1', 't2']) expect(book.find(id), id).not.toBe(undefined)
+  expect(book.find('t3')).toBe(undefined)
+})
+
+test('a book full of what is needed has no room', () => {
+  const { book, meetings } = createFullBook()
+  for (const { parts } of meetings) parts.set(1, open)
+  expect(book.makeRoom()).toBe(false)
+  expect(book.refuseLater('next', 'key')).toBe(false)
+  expect(book.find('next')).toBe(undefined)
+})
+
+test('a rank that was given up, and then asked for, is one part', () => {
+  const meeting = new RendezvousBook(createSimClock(1)).open('t')
+  meeting.releasedRanks.add(0).add(1)
+  expect(sourceContext(meeting, 500)).toMatchObject({ openCount: 0, endedCount: 2 })
+  meeting.parts.set(0, ended)
+  expect(sourceContext(meeting, 500)).toMatchObject({ openCount: 0, endedCount: 2 })
+})
