@@ -146,11 +146,12 @@ export class LoadTable {
   }
 
   #noteProgress(engineId: EngineId): void {
-    const isBusy = [...this.#loads.values()].some(
-      ({ order }) => order.producer.engineId === engineId,
-    )
-    if (isBusy) this.#progressAt.set(engineId, this.#init.components.clock.now())
-    else this.#progressAt.delete(engineId)
+    for (const { order } of this.#loads.values()) {
+      if (order.producer.engineId !== engineId) continue
+      this.#progressAt.set(engineId, this.#init.components.clock.now())
+      return
+    }
+    this.#progressAt.delete(engineId)
   }
 
   #ranksOf({ producer }: LoadOrder): number[] {

@@ -31,7 +31,7 @@ import {
   type Rendezvous,
   type SourceRecord,
 } from './rendezvous.ts'
-import { stepSource, type SourceEffect, type SourceEvent } from './source-state.ts'
+import { isHeld, stepSource, type SourceEffect, type SourceEvent } from './source-state.ts'
 import { WriteTable, type WriteTableOptions } from './write-table.ts'
 
 export interface RendezvousTableOptions extends Omit<WriteTableOptions, 'onPartEnd'> {
@@ -51,6 +51,7 @@ export class RendezvousTable {
   readonly #watch: RegistrationWatch
   /** Of the requests that the engine has not got back. */
   readonly #sources = new Map<RequestId, Rendezvous>()
+  #heldCount = 0
   #isClosed = false
   #sent: RequestId[] = []
 
@@ -68,11 +69,7 @@ export class RendezvousTable {
 
   /** Requests whose blocks the engine keeps for a consumer. */
   get heldCount(): number {
-    let count = 0
-    for (const { source } of this.#sources.values()) {
-      if (source!.state.kind === 'held' || source!.state.kind === 'draining') count += 1
-    }
-    return count
+    return this.#heldCount
   }
 
   get hasUnreported(): boolean {
@@ -212,6 +209,7 @@ export class RendezvousTable {
     this.writes.close()
     this.#book.close()
     this.#sources.clear()
+    this.#heldCount = 0
   }
 
   #refusal(registration: Registration, peer: ConsumerPeer): AnyConnectorError | null {
@@ -247,6 +245,7 @@ export class RendezvousTable {
     const context = sourceContext(meeting, this.#init.leaseDurationMs)
     const now = this.#init.components.clock.now()
     const { state, effects } = stepSource(source.state, event, now, context)
+    this.#heldCount += Number(isHeld(state)) - Number(isHeld(source.state))
     source.state = state
     if (state.kind === 'ended') this.#sourceEnd(meeting, source)
     for (const effect of effects) this.#perform(meeting, source, effect)

@@ -190,3 +190,6 @@ function stepHeld(
 
 /** Pure. @throws InvariantError for an event that the state can't receive. */
 export const stepSource = checked(machine, sourceTransitions, step)
+
+/** The engine keeps its blocks until it hears of the end. */
+export const isHeld = ({ kind }: SourceState): boolean => kind === 'held' || kind === 'draining'
