@@ -153,7 +153,9 @@ describe('compare, used wrongly: exit 2 and one line', () => {
 
   it('micro without a subject', async () => {
     const outcome = await runCommand(['micro'])
-    expect(outcome.stderr).toBe('kvferry-bench: micro: name what to measure: --agent\n')
+    expect(outcome.stderr).toBe(
+      'kvferry-bench: micro: name what to measure, one of: --agent, --router\n',
+    )
     expect(outcome.exitCode).toBe(2)
   })
 
