@@ -1,4 +1,4 @@
-/** Two ranks on each side: the text of an engine of two ranks, and every rank's bytes count. */
+/** Engines of several ranks: the text is that of one rank, however the heads are shared out, and every rank's bytes count. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { InvariantError, asRequestId, type WorkerOutput } from '@kvferry/connector-api'
 import { RankAggregator } from '../src/core/rank-aggregator.ts'
@@ -23,7 +23,7 @@ describe('prefill and decode with two ranks each', () => {
   let oracle: RunningEngine
   beforeAll(async () => {
     pair = await startPair(settings)
-    oracle = await startEngine({ ...inlineOptions(createFabric()), ...settings })
+    oracle = await startEngine({ ...inlineOptions(createFabric()), ...settings, tp: 1 })
   })
   afterAll(async () => {
     await pair.close()
@@ -31,7 +31,7 @@ describe('prefill and decode with two ranks each', () => {
   })
 
   for (const length of [1, 15, 16, 100, 500]) {
-    it(`say what one engine of two ranks says for ${length} tokens`, async () => {
+    it(`say what one engine of one rank says for ${length} tokens`, async () => {
       const prompt = promptOf(length)
       const expected = (await complete(oracle, { prompt, max_tokens: maxTokens })).text
       const params = await prefillOf(pair, prompt)
@@ -68,7 +68,7 @@ describe('prefill and decode with two ranks each', () => {
   })
 })
 
-it('one rank against two: the prompt is computed on D, with its own text', async () => {
+it('one rank against two with pull: the prompt is computed on D', async () => {
   const [one, two] = [await startPair({ ...settings, tp: 1 }), await startPair(settings)]
   try {
     const prompt = promptOf(60)

@@ -15,6 +15,7 @@ import {
   type WorkerOutput,
 } from '@kvferry/connector-api'
 import { extendSeeds } from '../../src/core/kv-content.ts'
+import { shardKernels } from '../../src/core/sharded-kernels.ts'
 
 export interface PendingLoad {
   readonly requestId: RequestId
@@ -52,7 +53,7 @@ export class ScriptedConnector {
     const positions = Array.from({ length: load.end - load.start }, (_, i) => load.start + i)
     const blockIds = positions.map((p) => load.blocks[Math.floor(p / caches.blockTokens)] as number)
     const offsets = positions.map((p) => p % caches.blockTokens)
-    await kernels.fill(
+    await shardKernels(kernels, [caches]).fill(
       caches,
       { blockIds: Uint32Array.from(blockIds), offsets: Uint32Array.from(offsets) },
       seeds.slice(load.start, load.end),
