@@ -21,3 +21,11 @@ export { runConnectorSimulation } from './run-connector-simulation.ts'
 export type { ConnectorSimulation } from './run-connector-simulation.ts'
 export { testMachine } from './test-machine.ts'
 export type { MachineTest } from './test-machine.ts'
+export { nothing, withListener, withoutLongTimers } from './mutants/wrong-connector.ts'
+export type { WrongConnector } from './mutants/wrong-connector.ts'
+export {
+  acceptForgedToken,
+  doubleReport,
+  freeAtAbort,
+  ignoreEpoch,
+} from './mutants/common-mutants.ts'

@@ -5,9 +5,12 @@ import type {
   KvTransferParams,
   RequestView,
 } from '@kvferry/connector-api'
-import { wrapFactory } from '@kvferry/connector-api/conformance'
+import {
+  withoutLongTimers,
+  wrapFactory,
+  type WrongConnector,
+} from '@kvferry/connector-api/conformance'
 import { pull } from '../../src/index.ts'
-import { withoutLongTimers, type WrongConnector } from './wrong-connector.ts'
 
 /** Changes the failures that a worker reports. */
 const withFailures = (change: (load: FailedLoad) => readonly FailedLoad[]): ConnectorFactory =>

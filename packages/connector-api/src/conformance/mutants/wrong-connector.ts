@@ -1,15 +1,11 @@
 /**
- * What a mutant of the connector is: pull with one rule of the contract broken, from outside, and the clause
- * of the suite that must notice. Helpers to break it.
+ * What a mutant is: a connector with one rule of the contract broken, from outside, and the clause of the
+ * suite that must notice. Helpers to break it.
  */
-import type {
-  AgentListener,
-  Clock,
-  ConnectorFactory,
-  TransferAgent,
-  WorkerOutput,
-} from '@kvferry/connector-api'
-import type { ConnectorClauseId } from '@kvferry/connector-api/conformance'
+import type { Clock } from '../../clock.ts'
+import type { ConnectorFactory, WorkerOutput } from '../../connector.ts'
+import type { AgentListener, TransferAgent } from '../../transfer-agent.ts'
+import type { ConnectorClauseId } from '../connector-clauses.ts'
 
 export interface WrongConnector {
   readonly name: string

@@ -1,0 +1,141 @@
+/**
+ * Accidents of vLLM's push connector, by its audit's names and its numbers. Each test's first line says what
+ * happens there. That each may come at any moment, and either engine die at any, is for the suite (C5.1,
+ * C5.2, C6.3, C6.4, C6.7 to C6.9), the simulation and the explorer.
+ */
+import { expect, test } from 'vitest'
+import {
+  agentCounters,
+  counter,
+  d0,
+  open,
+  p0,
+  serve,
+  settle,
+  until,
+  untilServed,
+  untilWriting,
+} from '../fixtures/story.ts'
+
+/** A prefill that does not end with its first step. */
+const twoSteps = { stepMs: 50, stepTokenCountMax: 16 }
+
+test('C1, #46283, #46289: the consumer gives up while it is written to', async () => {
+  // Upstream: there is no message for it; P writes into blocks of another request, or D's are lost.
+  const cluster = await open()
+  const journey = serve(cluster)
+  await untilWriting(cluster)
+  cluster.engine('d0').abort(journey.consumer!.id)
+  expect(journey.consumer!.awaited).toEqual(new Set(['received']))
+  await until(cluster, () => journey.consumer!.awaited.size === 0, 1_000)
+  expect(agentCounters(cluster, 'p0').transfersOpen).toBe(0)
+  await settle(cluster)
+  expect(counter(cluster, 'd0', 'loadsAborted')).toBe(1)
+})
+
+test('C1 before the prefill has ended: nothing is written, and both get their blocks back', async () => {
+  // Upstream: the registration stays, and P writes when it has computed.
+  const cluster = await open({ engines: twoSteps })
+  const journey = serve(cluster)
+  await until(cluster, () => counter(cluster, 'd0', 'loadsStarted') === 1)
+  cluster.engine('d0').abort(journey.consumer!.id)
+  await settle(cluster)
+  expect(agentCounters(cluster, 'p0').transfersPosted).toBe(0)
+})
+
+test('C2, #50754: a WRITE that fails is told to the consumer at once (56)', async () => {
+  // Upstream: P remembers it until its lease ends, and D waits for ever.
+  const cluster = await open()
+  cluster.world.fabric.faults.failNextPosts(cluster.engine('p0').host.ranks[0]!.agent.name, 1)
+  const journey = serve(cluster)
+  await untilServed(cluster, journey, 1_000)
+  expect(journey.consumer!.loadError).toBe('ERR_KV_TRANSFER_FAILED')
+  await settle(cluster, 1_000)
+})
+
+test('C2: the producer’s client is gone: the consumer computes', async () => {
+  // Upstream: nothing is told, and D waits for ever.
+  const cluster = await open({ engines: twoSteps })
+  const journey = serve(cluster)
+  await until(cluster, () => counter(cluster, 'd0', 'loadsStarted') === 1)
+  cluster.engine('p0').abort(journey.producer!.id)
+  await untilServed(cluster, journey, 1_000)
+  expect(journey.consumer!.loadError).toBe('ERR_KV_CLOSED')
+  await settle(cluster)
+})
+
+test('L1: the producer dies while the consumer waits', async () => {
+  // Upstream: D never looks whether P lives.
+  const cluster = await open({ engines: { stepMs: 50 } })
+  const journey = serve(cluster)
+  await until(cluster, () => counter(cluster, 'd0', 'loadsStarted') === 1)
+  cluster.kill('p0')
+  await untilServed(cluster, journey, 1_000)
+  expect(journey.consumer!.loadError).toBe('ERR_KV_PEER_UNAVAILABLE')
+  await settle(cluster)
+})
+
+test('S1: an engine that waits for long is not forgotten by the other (58)', async () => {
+  // Upstream: an engine that was only waited on counted as stale, and was removed while D waited.
+  // Longer than a registration lives without a heartbeat.
+  const cluster = await open({ engine: { p0: { stepMs: 10_000, stepTokenCountMax: 4 } } })
+  const journey = serve(cluster)
+  await untilServed(cluster, journey, 400_000)
+  expect(journey.consumer!.loadError).toBe(null)
+  expect(journey.consumer!.externalTokenCount).toBe(30)
+  await settle(cluster, 400_000)
+})
+
+test('S2: a silent producer does not hold up the others (53)', async () => {
+  // Upstream: one thread makes all handshakes, one after the other.
+  const cluster = await open({ producerCount: 2 })
+  cluster.world.channels.faults.stop(p0)
+  const [waiting, served] = [
+    serve(cluster, { id: 'silent' }),
+    serve(cluster, { id: 'served', prompt: 2, producer: 'p1' }),
+  ]
+  await untilServed(cluster, served, 200)
+  expect(served.consumer!.loadError).toBe(null)
+  expect(waiting.outcome).toBe('open')
+  cluster.world.channels.faults.resume(p0)
+  await settle(cluster)
+})
+
+test('X1, #56317, #58188: many transfers at once, each told exactly once on both sides (56)', async () => {
+  // Upstream: a race over partial sets of handles reported some twice, and later some not at all.
+  const cluster = await open({ engines: { tpSize: 2 } })
+  const ids = ['a', 'b', 'c', 'd', 'e', 'f']
+  const journeys = ids.map((id, index) =>
+    serve(cluster, { id, prompt: index, promptTokenCount: 13 + index }),
+  )
+  await until(cluster, () => journeys.every(({ outcome }) => outcome === 'done'))
+  await settle(cluster)
+  const sent = cluster.engine('p0').host.outputs.flatMap((output) => output.sent)
+  const received = cluster.engine('d0').host.outputs.flatMap((output) => output.received)
+  expect(sent.toSorted()).toEqual(ids.map((id) => `p0/${id}`))
+  expect(received.toSorted()).toEqual(ids.map((id) => `d0/${id}`))
+})
+
+test('O1, #57722: the producer’s metrics count what it has written', async () => {
+  // Upstream: transfers of push are missing in P's metrics.
+  const cluster = await open()
+  await untilServed(cluster, serve(cluster))
+  const { metrics } = cluster.engine('p0').host
+  expect(metrics.get('kv_transfer_bytes_total write')).toBeGreaterThan(0)
+  expect(metrics.get('kv_transfer_duration_seconds')).toBe(1)
+})
+
+test('#55470: the handshake takes longer than the lease: nothing is written any more', async () => {
+  // Upstream: the deferred WRITE starts after P has given the blocks away: wrong KV, HTTP 200.
+  const options = { leaseDurationMs: 2_000, handshakeTimeoutMs: 30_000 }
+  const cluster = await open({ engines: { options } })
+  cluster.world.channels.faults.partition(p0, d0)
+  const journey = serve(cluster)
+  await until(cluster, () => cluster.engine('p0').heldBlockCount > 0)
+  await until(cluster, () => cluster.engine('p0').heldBlockCount === 0, 5_000)
+  cluster.world.channels.faults.heal(p0, d0)
+  await untilServed(cluster, journey)
+  expect(agentCounters(cluster, 'p0').transfersPosted).toBe(0)
+  expect(counter(cluster, 'p0', 'leasesExpired')).toBe(1)
+  await settle(cluster)
+})
