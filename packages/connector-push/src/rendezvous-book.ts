@@ -3,6 +3,7 @@
  * that what comes late is refused by name. Bounded. Owned by rendezvous-table.ts.
  */
 import { limits, type Clock } from '@kvferry/connector-api'
+import { protocolLimits } from '@kvferry/connector-api/protocol'
 import { pushLimits } from './limits.ts'
 import { createRendezvous, isOpen, type PartRecord, type Rendezvous } from './rendezvous.ts'
 
@@ -63,7 +64,10 @@ export class RendezvousBook {
     if (this.#isClosed) return true
     if (this.#meetings.get(transferId) === undefined && !this.makeRoom()) return false
     const meeting = this.open(transferId)
-    meeting.withdrawn.add(key)
+    const { withdrawn } = meeting
+    // One of each rank of the consumer: more are of one that has lost count.
+    if (withdrawn.size >= protocolLimits.tpSizeMax && !withdrawn.has(key)) return false
+    withdrawn.add(key)
     if (meeting.source === null) this.forgetLater(meeting)
     return true
   }

@@ -1,5 +1,6 @@
 import { ConnectorError } from '@kvferry/connector-api'
 import { createSimClock } from '@kvferry/connector-api/testing'
+import { protocolLimits } from '@kvferry/connector-api/protocol'
 import { expect, test } from 'vitest'
 import { RendezvousBook, rendezvousCountMax } from '../src/rendezvous-book.ts'
 import { sourceContext, type PartRecord, type Rendezvous } from '../src/rendezvous.ts'
@@ -58,4 +59,12 @@ test('a rank that was given up, and then asked for, is one part', () => {
   expect(sourceContext(meeting, 500)).toMatchObject({ openCount: 0, endedCount: 2 })
   meeting.parts.set(0, ended)
   expect(sourceContext(meeting, 500)).toMatchObject({ openCount: 0, endedCount: 2 })
+})
+
+test('no more promises are kept for one transfer than a consumer has ranks', () => {
+  const book = new RendezvousBook(createSimClock(1))
+  const promise = (at: number) => book.refuseLater('t', `key${at}`)
+  for (let at = 0; at < protocolLimits.tpSizeMax; at++) expect(promise(at)).toBe(true)
+  expect(promise(protocolLimits.tpSizeMax)).toBe(false)
+  expect(promise(0)).toBe(true)
 })
