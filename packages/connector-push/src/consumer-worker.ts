@@ -185,6 +185,7 @@ export class ConsumerWorker {
         onEnd: (link) => {
           this.#heartbeats.stop(link)
           this.#loads.parts.onSilence(link, peerUnavailable(link.identity.engineId))
+          this.#offers.onEnd(link)
         },
       },
     })

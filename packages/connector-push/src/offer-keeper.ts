@@ -102,6 +102,16 @@ export class OfferKeeper {
     for (const { offer } of this.#takeReleases(link.key)) void this.#deliver(offer.transferId, link)
   }
 
+  /** Its association ended: what its producer keeps for us needs another one, for the heartbeats. */
+  onEnd({ identity, rank }: ProducerLink): void {
+    for (const { offer } of this.#offers.values()) {
+      const isOfThis = offer.producer.engineId === identity.engineId
+      if (!isOfThis || !this.#ranksOf(offer).includes(rank)) continue
+      this.#links().linkTo(offer.producer, rank)
+      return
+    }
+  }
+
   onFailed(key: LinkKey): void {
     this.#takeReleases(key).forEach(() => this.#counters.add('newsDropped'))
   }
