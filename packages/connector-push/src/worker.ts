@@ -113,13 +113,16 @@ export class PushWorker implements ConnectorWorker {
   async #register(caches: KvCacheLayout): Promise<Uint8Array> {
     const { agent } = this.#components
     const registration = await registerCaches(agent, caches)
-    // Taken after the registration: metadata lists only regions that exist.
-    const agentMetadata = await agent.localMetadata()
-    if (this.#shutdown !== null) {
+    try {
+      // Taken after the registration: metadata lists only regions that exist.
+      const agentMetadata = await agent.localMetadata()
+      if (this.#shutdown !== null) throw closed('connector')
+      this.#parts = this.#createParts(caches, registration, agentMetadata)
+    } catch (cause) {
+      // `shutdown` knows nothing of it yet.
       await deregisterCaches(agent, registration)
-      throw closed('connector')
+      throw cause
     }
-    this.#parts = this.#createParts(caches, registration, agentMetadata)
     agent.setListener(listenerOf(this.#parts))
     // Peers learn everything from one another: the router names only a place.
     return new Uint8Array()
