@@ -5,6 +5,7 @@
  */
 import {
   ConnectorError,
+  type AnyConnectorError,
   type Association,
   type ReadyFence,
   type RequestId,
@@ -15,6 +16,7 @@ import {
   closed,
   compareFacts,
   kindOfRank,
+  matchingRanks,
   peerUnavailable,
   quarantineError,
   type PeerFacts,
@@ -198,6 +200,9 @@ export class ProducerWorker {
       this.#refused(messageKinds.handshake, `${mismatch.field} differs from ${engineId}`)
       return encodeHandshakeReply({ facts, grant: null })
     }
+    const ranks = matchingRanks(this.#init.cache.rank, facts.tpSize, request.facts.tpSize)
+    // Another one has none of this rank's heads: a WRITE for it would read other blocks.
+    if (!ranks.includes(request.rank)) throw wrongRank(engineId, request.rank, ranks)
     const process = this.#components.processes?.self ?? null
     const grant = { leaseDurationMs: options.leaseDurationMs, process }
     return this.#peers.introduce(request, from).then(() => encodeHandshakeReply({ facts, grant }))
@@ -246,4 +251,12 @@ export class ProducerWorker {
     this.#components.metrics.add('kv_messages_refused_total', 1, { where })
     this.#components.logger.warn(`message refused: ${reason}`, { where })
   }
+}
+
+function wrongRank(peer: string, rank: number, ranks: readonly number[]): AnyConnectorError {
+  const [local, remote] = [`one of ${ranks.join(', ')}`, String(rank)]
+  const message = `${peer}: rank ${remote} shares no heads with this rank, only ${local}`
+  return new ConnectorError('ERR_KV_PEER_INCOMPATIBLE', message, {
+    ...{ peer, field: 'rank', local, remote },
+  })
 }
