@@ -23,6 +23,8 @@ import { pullLimits } from './limits.ts'
 const metadataVersion = 3
 /** More groups than any capability allows: the worker refuses them by name, the codec only bounds. */
 const groupCountMax = 64
+/** More of a load's blocks than one transfer may have, for the same reason. */
+const loadBlockCountMax = protocolLimits.metadataSizeBytesMax / 4
 
 /** The producer's side of a handoff: where it is, and its own id of the request. */
 export interface RemoteRequest {
@@ -256,7 +258,7 @@ function readBlockIds(reader: ByteReader): BlockIds {
   if (groupCount > groupCountMax) reader.fail(`${groupCount} groups`)
   const groups: Uint32Array[] = []
   for (let group = 0; group < groupCount; group++) {
-    groups.push(reader.u32List(limits.blocksPerPostMax))
+    groups.push(reader.u32List(loadBlockCountMax))
   }
   return groups
 }

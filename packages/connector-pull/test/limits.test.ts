@@ -1,6 +1,6 @@
 import { WIRE_VERSION, asRequestId, limits, type KvTransferParams } from '@kvferry/connector-api'
 import { expect, test } from 'vitest'
-import { decodeMetadata } from '../src/metadata.ts'
+import { decodeMetadata, encodeMetadata, type MetadataEntry } from '../src/metadata.ts'
 import { Engine } from './fixtures/engine.ts'
 import { createPair, createWorld, prompt, until } from './fixtures/world.ts'
 
@@ -180,4 +180,14 @@ test('tokens that do not start at a block are the engine’s mistake', async () 
   expect(() =>
     pair.d.scheduler.updateStateAfterAlloc(request.view, [new Uint32Array(8)], 29),
   ).toThrow(RangeError)
+})
+
+// Smaller blocks than the producer's: its handoff is within the limit.
+test('a load of more blocks than one transfer can have reaches the worker, which refuses it by name', () => {
+  const requestId = asRequestId('d-r0')
+  const blockIds = new Uint32Array(limits.blocksPerPostMax + 1)
+  const entries: MetadataEntry[] = [
+    { kind: 'load', requestId, tokenEnd: blockIds.length, localBlockIds: [blockIds] },
+  ]
+  expect(decodeMetadata(encodeMetadata(entries))).toEqual(entries)
 })
