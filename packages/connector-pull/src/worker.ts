@@ -118,14 +118,17 @@ export class PullWorker implements ConnectorWorker {
   async #registerMemory(registered: KvCacheLayout): Promise<Uint8Array> {
     const { agent, sideChannel } = this.#components
     const registration = await registerCaches(agent, registered)
-    // Taken after the registration: metadata lists only regions that exist.
-    const agentMetadata = await agent.localMetadata()
-    if (this.#shutdown !== null) {
-      await deregisterCaches(agent, registration)
-      throw closed('connector')
-    }
     const handoffKey = this.#components.random.bytes(pullLimits.handoffKeySizeBytes)
-    this.#parts = this.#createParts(registered, registration, { agentMetadata, handoffKey })
+    try {
+      // Taken after the registration: metadata lists only regions that exist.
+      const agentMetadata = await agent.localMetadata()
+      if (this.#shutdown !== null) throw closed('connector')
+      this.#parts = this.#createParts(registered, registration, { agentMetadata, handoffKey })
+    } catch (cause) {
+      // `shutdown` knows nothing of it yet.
+      await deregisterCaches(agent, registration)
+      throw cause
+    }
     agent.setListener(listenerOf(this.#parts))
     return encodeRankMetadata({ ...sideChannel.address, handoffKey })
   }

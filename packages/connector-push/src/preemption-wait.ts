@@ -22,7 +22,7 @@ export class PreemptionWait {
 
   of(requestIds: readonly RequestId[]): Promise<void> {
     for (const requestId of requestIds) this.#table.tell(requestId, { kind: 'preempt' })
-    if (this.#table.openPartsOf(requestIds).length === 0) return Promise.resolve()
+    if (!this.#table.openPartsOf(requestIds).some(mustEnd)) return Promise.resolve()
     return new Promise((resolve) => {
       const { clock } = this.#components
       const timer = clock.after(pushLimits.preemptionWaitMs, () => {
