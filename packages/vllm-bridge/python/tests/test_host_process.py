@@ -34,6 +34,13 @@ def send(message):
 ECHO = PRELUDE + "while True: send(receive())"
 
 
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
 class HostProcessCase(unittest.TestCase):
     def start(self, program: str, fds: Any = ()) -> HostProcess:
         host = HostProcess([sys.executable, "-c", program], fds)
@@ -133,11 +140,13 @@ signal.pause()
         host = self.start(PRELUDE + program)
         host.send(host.life)
         [message] = host.wait_for(lambda _: True, 10)
+        inside = message["inside"]
+        self.addCleanup(_kill, inside)
         self.assertFalse(host.is_reaped())
         host.kill("by the test")
         self.assertIsNone(host.wait_for_end(0.3), "the process is gone, its memory is not")
         self.assertFalse(host.is_reaped())
-        os.kill(message["inside"], signal.SIGKILL)
+        _kill(inside)
         self.wait_until(host.is_reaped)
         self.assertEqual(host.wait_for_end(1), -signal.SIGKILL)
 

@@ -188,6 +188,54 @@ class Records(unittest.TestCase):
         self.assertEqual(self.events(), [])
 
 
+class Pushes(unittest.TestCase):
+    """Steps whose forward computes what is to leave are told, and no others."""
+
+    def setUp(self) -> None:
+        self.half = SchedulerHalf(engine_id="p0", block_tokens=4)
+        push = HostFacts("life-1", "push", "127.0.0.1", 5600, b"", 30_000.0, 0)
+        self.half.set_host(HostNews(push, is_starting=False))
+        self.params = {"do_remote_decode": True, "transfer_id": "x"}
+
+    def test_a_prompt_in_chunks(self) -> None:
+        self.half.on_new_request("p", TOKENS, self.params)
+        self.assertEqual(self.half.matched_tokens("p", TOKENS, self.params, 0), 0)
+        self.half.on_allocated("p", TOKENS, self.params, 0, [[7]], 0)
+        self.assertFalse(self.half.build_step({"p": 4}, None).is_saved, "told for its events")
+        self.half.on_grown("p", [[8]])
+        self.assertEqual(self.half.build_step({"p": 8, "other": 3}, None).index, -1)
+        self.half.on_grown("p", [[9]])
+        last = self.half.build_step({"p": 9, "other": 4}, None)
+        self.assertTrue(last.is_saved)
+        self.assertEqual(last.scheduled, [{"id": "p", "computed": 9, "blocks": [[8, 9]]}])
+        self.assertEqual(self.half.build_step({"p": 10}, None).index, -1)
+        answer = self.half.on_finished("p", 10, "length-capped", [[7, 8, 9]])
+        self.assertEqual((answer.delay_free, answer.params), (True, None))
+        self.half.build_step({}, None)
+        self.assertTrue(self.half.has_pending, "its blocks wait for the report")
+        self.half.on_output(["p"], [])
+        self.half.build_step({}, None)
+        self.assertFalse(self.half.has_pending)
+
+    def test_preempted_before_it_is_computed(self) -> None:
+        self.half.on_allocated("p", TOKENS, self.params, 0, [[7]], 0)
+        self.half.build_step({"p": 4}, None)
+        self.assertEqual(self.half.build_step({}, ["p"]).preempted, ["p"])
+        self.assertFalse(self.half.on_finished("p", 0, "aborted", [[]]).delay_free)
+
+    def test_a_consumer_that_decodes_is_not_told_of(self) -> None:
+        params = {"do_remote_prefill": True, "transfer_id": "x", "remote_engine_id": "p9",
+                  "remote_host": "h", "remote_port": 1, "tp_size": 1}  # fmt: skip
+        self.assertEqual(self.half.matched_tokens("d", TOKENS, params, 4), 5)
+        self.half.on_allocated("d", TOKENS, params, 4, [[7, 8, 9]], 5)
+        [batch] = self.half.build_step({}, None).batches
+        self.assertEqual(batch.events[-1]["fill"], [8, 9])
+        self.half.on_output([], ["d"])
+        self.half.on_allocated("d", TOKENS, params, 8, [[7, 8, 9]], 0)
+        self.assertFalse(self.half.build_step({"d": 9}, None).is_saved)
+        self.assertEqual(self.half.build_step({"d": 10}, None).index, -1)
+
+
 class Lives(unittest.TestCase):
     def setUp(self) -> None:
         self.half = SchedulerHalf(engine_id="d0", block_tokens=4)

@@ -58,6 +58,10 @@ class ReadSettings(unittest.TestCase):
                 read({key: value})
         self.assertEqual(read({"role": "kv_producer"}).config["role"], "producer")
 
+    def test_the_connector_is_one_word(self) -> None:
+        self.assertEqual(read({}).config["connector"], "pull")
+        self.assertEqual(read({"connector": "push"}).config["connector"], "push")
+
     def test_supervision(self) -> None:
         supervision = read({"bridge": {"answerTimeoutMs": 1500, "restartCountMax": 0}}).supervision
         self.assertEqual((supervision.answer, supervision.restart_count_max), (1.5, 0))

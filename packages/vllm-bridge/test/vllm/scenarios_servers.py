@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator
 
@@ -28,22 +29,30 @@ PATIENT = {
 }
 
 
+@dataclass(frozen=True)
+class Servers:
+    prefill: Server
+    decode: Server
+    #: What was in shared memory before they started.
+    files: set[str]
+
+
 @contextmanager
-def servers_starting(model: str, logs: Path) -> Iterator[tuple[Server, Server]]:
+def servers_starting(model: str, logs: Path) -> Iterator[Servers]:
     """Both start while the body runs, and are gone after it, whatever happened."""
     started: list[Server] = []
+    files = set(os.listdir("/dev/shm"))
     try:
         for name, role in (("p0", "kv_producer"), ("d0", "kv_consumer")):
             started.append(Server(name, model, logs, {**PATIENT, "kv_role": role}))
-        yield started[0], started[1]
+        yield Servers(started[0], started[1], files)
     finally:
         for server in started:
             server.kill()
 
 
-def smoke(checks: Checks, servers: tuple[Server, Server], logs: Path, oracle: Oracle) -> None:
-    prefill, decode = servers
-    files = set(os.listdir("/dev/shm"))
+def smoke(checks: Checks, given: Servers, logs: Path, oracle: Oracle) -> None:
+    servers = prefill, decode = given.prefill, given.decode
     with checks.check("two servers start", servers):
         for server in servers:
             server.wait_healthy()
@@ -67,7 +76,7 @@ def smoke(checks: Checks, servers: tuple[Server, Server], logs: Path, oracle: Or
                 equal(asked, 1, f"lines of {server.name}'s log")
         with checks.check("two servers end in order, and nothing is left", programs):
             _end(router, servers)
-            equal(set(os.listdir("/dev/shm")) - files, set(), "files in shared memory")
+            equal(set(os.listdir("/dev/shm")) - given.files, set(), "files in shared memory")
     finally:
         router.kill()
 
