@@ -39,6 +39,9 @@ def text(params: Mapping[str, Any], field: str, size_max: int) -> str:
     value = params.get(field)
     if not isinstance(value, str) or value == "" or utf8_size(value) > size_max:
         raise InvalidField(field)
+    # Two ids that differ here would be one for the other half, and for peers.
+    if not is_utf8(value):
+        raise InvalidField(field)
     return value
 
 
@@ -102,3 +105,12 @@ def _is_finite(value: int | float) -> bool:
         return math.isfinite(value)
     except OverflowError:
         return False
+
+
+def is_utf8(text: str) -> bool:
+    """False for half a surrogate pair, which JSON can carry and UTF-8 can't."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

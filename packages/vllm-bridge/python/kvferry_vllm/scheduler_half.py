@@ -17,6 +17,7 @@ from typing import Any, Iterable, Mapping, Sequence
 from .connector_rules import rules_for
 from .handoff import Prompt, digest_tokens
 from .limits import PARAMS_SIZE_BYTES_MAX
+from .param_fields import is_utf8
 from .rules import NOTHING, Finish, Rules, blocks_to_fill
 from .step_metadata import Batch, Event, HostNews, Step
 
@@ -216,7 +217,7 @@ class SchedulerHalf:
             return known
         if self._rules is None or request_id in self._ignored or not _names_a_side(params):
             return None
-        if not _is_utf8(request_id):
+        if not is_utf8(request_id):
             return None
         if tokens is None:
             self._ignored.add(request_id)
@@ -257,11 +258,3 @@ def _params_text(params: Mapping[str, Any]) -> str | None:
     except (TypeError, ValueError, RecursionError):
         return None
     return text if len(text) <= PARAMS_SIZE_BYTES_MAX else None
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -175,13 +175,16 @@ class Records(unittest.TestCase):
             self.half.on_finished("r", 9, "stopped", [[1, 2, 3]])
             self.events()
 
-
     def test_text_that_is_no_unicode_travels_as_ascii(self) -> None:
-        params = {**consume(), "remote_request_id": "\ud800", "note": 10**40}
+        params = {**consume(), "note": ["\ud800", 10**40]}
         self.assertEqual(self.half.matched_tokens("r", TOKENS, params, 0), 9)
         [(_, events)] = self.events()
         self.assertTrue(events[0]["params"].isascii())
         self.assertEqual(json.loads(events[0]["params"]), params)
+
+    def test_an_id_in_params_that_no_message_carries_is_refused(self) -> None:
+        params = {**consume(), "remote_request_id": "a\ud800"}
+        self.assertEqual(self.half.matched_tokens("r", TOKENS, params, 0), 0)
 
     def test_an_id_that_is_no_unicode_takes_no_part(self) -> None:
         self.assertEqual(self.half.matched_tokens("\ud800", TOKENS, consume(), 0), 0)
