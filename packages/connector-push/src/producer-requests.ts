@@ -88,7 +88,8 @@ export class ProducerRequests {
   scheduled(requests: readonly ScheduledRequest[]): void {
     for (const { requestId, computedTokenCountAfter, newBlockIds } of requests) {
       const record = this.#records.get(requestId)
-      if (record === undefined) continue
+      // Whoever asks twice about one step hears of it once: nothing more was computed.
+      if (record === undefined || computedTokenCountAfter <= record.computedTokenCount) continue
       record.isUnsupported ||= newBlockIds.length > 1
       record.blockIds.push(...(newBlockIds[0] ?? []))
       record.computedTokenCount = computedTokenCountAfter
