@@ -8,7 +8,12 @@ import { fileURLToPath } from 'node:url'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const api = '@kvferry/connector-api'
-const leaves = ['@kvferry/connector-pull', '@kvferry/connector-push', '@kvferry/native-nixl', '@kvferry/runtime']
+const leaves = [
+  '@kvferry/connector-pull',
+  '@kvferry/connector-push',
+  '@kvferry/native-nixl',
+  '@kvferry/runtime',
+]
 
 /** Binaries only; the package that loads them is the only one that knows them. */
 const platforms = ['@kvferry/native-nixl-linux-x64']
