@@ -185,14 +185,14 @@ const gates = {
 
 /**
  * Gates of one stage run at the same time, stages one after another: checks use one core each, and tests
- * that look at processes, deadlines or memory want the machine for themselves.
+ * that look at processes, deadlines or memory want the machine for themselves. Those of the addon take one
+ * core, with and without a sanitizer.
  */
 const stages = [
   ['tidy', 'check-packages', 'format', 'types', 'lint', 'links', 'docs'],
   ['unit'],
   ['native-asan', 'native-tsan'],
-  ['native-node'],
-  ['native-node-asan'],
+  ['native-node', 'native-node-asan'],
   ['processes'],
   ['vllm'],
 ]
