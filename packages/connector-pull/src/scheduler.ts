@@ -12,10 +12,10 @@ import {
   type SchedulerComponents,
   type WorkerOutput,
 } from '@kvferry/connector-api'
-import { isWellFormed, utf8Size } from '@kvferry/connector-api/protocol'
-import { ConsumerRequests } from './consumer-requests.ts'
+import { ConsumerRequests, isWellFormed, utf8Size } from '@kvferry/connector-api/protocol'
 import { parseParams, type ParsedParams } from './handoff.ts'
 import { MetadataOutbox } from './metadata-outbox.ts'
+import type { Handoff } from './metadata.ts'
 import type { PullOptions } from './options.ts'
 import { ProducerRequests, type Finish } from './producer-requests.ts'
 
@@ -105,14 +105,20 @@ export class PullScheduler implements ConnectorScheduler {
         this.#consumed.refuse(request, parsed.error)
         return
       case 'consume':
-        this.#consumed.offer(request, parsed.handoff)
+        this.#offer(request, parsed.handoff)
         if (this.#options.bidirectional) this.#produced.add(requestId, 'return')
         return
       case 'produce':
         this.#produced.add(requestId, 'prefill')
         if (parsed.error !== null) this.#consumed.refuse(request, parsed.error)
-        else if (parsed.returned !== null) this.#consumed.offer(request, parsed.returned)
+        else if (parsed.returned !== null) this.#offer(request, parsed.returned)
     }
+  }
+
+  /** The worker keeps the lease from now on, however long the request waits here. */
+  #offer({ requestId, promptTokenCount }: RequestView, handoff: Handoff): void {
+    this.#consumed.offer(requestId, Math.min(handoff.tokenCount, promptTokenCount))
+    this.#outbox.push({ kind: 'offer', requestId, handoff })
   }
 
   #isKnown({ requestId }: RequestView): boolean {

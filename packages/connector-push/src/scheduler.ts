@@ -14,11 +14,15 @@ import {
   type StepView,
   type WorkerOutput,
 } from '@kvferry/connector-api'
-import { invalidField, isWellFormed, utf8Size } from '@kvferry/connector-api/protocol'
-import { ConsumerRequests } from './consumer-requests.ts'
+import {
+  ConsumerRequests,
+  invalidField,
+  isWellFormed,
+  utf8Size,
+} from '@kvferry/connector-api/protocol'
 import { MetadataOutbox } from './metadata-outbox.ts'
 import type { PushOptions } from './options.ts'
-import { parseParams, type ParsedParams } from './params.ts'
+import { parseParams, type ParsedParams, type ProducerPlace } from './params.ts'
 import { ProducerRequests } from './producer-requests.ts'
 
 export class PushScheduler implements ConnectorScheduler {
@@ -113,10 +117,18 @@ export class PushScheduler implements ConnectorScheduler {
       case 'malformed':
         return this.#consumed.refuse(request, parsed.error)
       case 'consume':
-        return this.#consumed.offer(request, parsed.transferId, parsed.producer)
+        return this.#offer(request, parsed.transferId, parsed.producer)
       case 'produce':
         return this.#produce(request, parsed.transferId)
     }
+  }
+
+  /** The worker shakes hands with the producer from now on, while that computes. */
+  #offer(request: RequestView, transferId: string, producer: ProducerPlace): void {
+    const { requestId, promptTokenCount, promptDigest } = request
+    this.#consumed.offer(requestId, promptTokenCount)
+    const prompt = { tokenCount: promptTokenCount, digest: promptDigest }
+    this.#outbox.push({ kind: 'offer', requestId, transferId, producer, prompt })
   }
 
   #produce(request: RequestView, transferId: string): void {

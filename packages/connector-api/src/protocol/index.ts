@@ -7,6 +7,7 @@
  */
 export * from './bytes.ts'
 export * from './consumer-request.ts'
+export * from './consumer-requests.ts'
 export * from './counters.ts'
 export * from './facts.ts'
 export * from './failures.ts'

@@ -1,6 +1,7 @@
 /**
- * The requests that came with a handoff, on the scheduler half: feeds the consumer machine, from the
- * arrival of a request to its end. Owned by scheduler.ts.
+ * The requests whose KV comes from another engine, on the scheduler half: feeds the consumer machine, from
+ * the arrival of a request to its end. What a request came with is the protocol's own; here only its tokens
+ * count.
  */
 import type {
   AnyConnectorError,
@@ -8,24 +9,37 @@ import type {
   RequestId,
   RequestView,
   SchedulerComponents,
-} from '@kvferry/connector-api'
-import { blocksToFill } from '@kvferry/connector-api/protocol'
+} from '../index.ts'
 import {
   matchedTokenCount,
   stepConsumerRequest,
   type ConsumerRequestEffect,
   type ConsumerRequestEvent,
   type ConsumerRequestState,
-} from '@kvferry/connector-api/protocol'
-import type { MetadataOutbox, PendingEntry } from './metadata-outbox.ts'
-import type { Handoff } from './metadata.ts'
+} from './consumer-request.ts'
+import { blocksToFill } from './prompt-blocks.ts'
+
+/** What the worker half is told of one request. */
+export type ConsumerEntry =
+  | {
+      readonly kind: 'load'
+      readonly requestId: RequestId
+      readonly localBlockIds: BlockIds
+      readonly tokenEnd: number
+    }
+  | { readonly kind: 'release' | 'abort'; readonly requestId: RequestId }
+
+/** Where entries wait for a step to carry them. */
+export interface ConsumerOutbox {
+  push(entry: ConsumerEntry): void
+}
 
 export class ConsumerRequests {
   readonly #components: SchedulerComponents
-  readonly #outbox: MetadataOutbox
+  readonly #outbox: ConsumerOutbox
   readonly #states = new Map<RequestId, ConsumerRequestState>()
 
-  constructor(components: SchedulerComponents, outbox: MetadataOutbox) {
+  constructor(components: SchedulerComponents, outbox: ConsumerOutbox) {
     this.#components = components
     this.#outbox = outbox
   }
@@ -43,14 +57,12 @@ export class ConsumerRequests {
     return this.#states.has(requestId)
   }
 
-  /** The worker keeps the lease from now on, however long the request waits here. */
-  offer({ requestId, promptTokenCount }: RequestView, handoff: Handoff): void {
-    const tokenEnd = Math.min(handoff.tokenCount, promptTokenCount)
+  /** `tokenEnd`: of the tokens that the producer has, the prompt's. */
+  offer(requestId: RequestId, tokenEnd: number): void {
     this.#states.set(requestId, { kind: 'offered', tokenEnd })
-    this.#outbox.push({ kind: 'offer', requestId, handoff })
   }
 
-  /** Its handoff is malformed: counted once, computed here. */
+  /** Its params are malformed: counted once, computed here. */
   refuse({ requestId }: RequestView, error: AnyConnectorError): void {
     this.#states.set(requestId, { kind: 'refused' })
     const { logger, metrics } = this.#components
@@ -61,9 +73,8 @@ export class ConsumerRequests {
   /** Tokens to be had beyond the local hit. Pure, repeatable. */
   matched(requestId: RequestId, computedTokenCount: number, recomputeThreshold: number): number {
     const state = this.#states.get(requestId)
-    return state === undefined
-      ? 0
-      : matchedTokenCount(state, computedTokenCount, recomputeThreshold)
+    if (state === undefined) return 0
+    return matchedTokenCount(state, computedTokenCount, recomputeThreshold)
   }
 
   /** @throws RangeError when the engine took another number of tokens than it was offered. */
@@ -91,7 +102,7 @@ export class ConsumerRequests {
     this.#states.clear()
   }
 
-  /** Unknown ids are ignored: most requests come without a handoff. */
+  /** Unknown ids are ignored: most requests come without params. */
   #step(requestId: RequestId, event: ConsumerRequestEvent): void {
     const state = this.#states.get(requestId)
     if (state === undefined) return
@@ -103,7 +114,7 @@ export class ConsumerRequests {
   }
 }
 
-function entryOf(requestId: RequestId, effect: ConsumerRequestEffect): PendingEntry {
+function entryOf(requestId: RequestId, effect: ConsumerRequestEffect): ConsumerEntry {
   if (effect.kind !== 'load') return { kind: effect.kind, requestId }
   const { localBlockIds, tokenEnd } = effect
   return { kind: 'load', requestId, localBlockIds, tokenEnd }
