@@ -2,7 +2,7 @@
 // `npm run test:vllm`: the pull connector inside real vLLM on this machine's CPU, against the single engine's
 // texts and with faults. Makes the environment the first time (2.8 GB on disk). Last line:
 // `N passed, N failed, N skipped`. `--no-setup`: the clone is set up already (`npm test` says so). Names of
-// scenarios (run.py) run these alone.
+// scenarios (run.py) run these alone. `--bars`: times are judged too, for a machine that does nothing else.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -44,7 +44,7 @@ async function runScenarios(python, model, names) {
 
 async function main() {
   const args = process.argv.slice(2)
-  const names = args.filter((arg) => !arg.startsWith('--'))
+  const names = args.filter((arg) => !arg.startsWith('--') || arg === '--bars')
   if (!args.includes('--no-setup')) await setup()
   try {
     const start = process.hrtime.bigint()

@@ -13,10 +13,16 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { assertMatchesSchema } from '../src/lib/result-schema.ts'
 import type { PointFile } from '../src/sweep/point-file.ts'
 import { fakeConnector, fakeProgramFlags, runCommand } from './fake-programs.ts'
+
+/** The share of the CPU is this machine's, not the fakes': engine-summary.test.ts has its rule. */
+vi.mock('../src/limits.ts', async (importOriginal) => {
+  const actual = await importOriginal<typeof import('../src/limits.ts')>()
+  return { ...actual, guard: { ...actual.guard, cpuBusyMax: Infinity } }
+})
 
 let directory = ''
 beforeAll(() => {

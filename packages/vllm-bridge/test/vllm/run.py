@@ -1,6 +1,7 @@
 """Runs every scenario against real vLLM. Last line: `N passed, N failed, N skipped`.
 
-python run.py MODEL_DIR [equal] [push] [servers] [faults] [push-faults]   (with this package's `python` folder on PYTHONPATH; see scripts/vllm-test.mjs)
+python run.py MODEL_DIR [--bars] [equal] [push] [servers] [faults] [push-faults]   (with this package's `python` folder on PYTHONPATH; see scripts/vllm-test.mjs)
+`--bars` judges times too: on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ LEASE_MS = 8_000
 class StartEngine:
     """Starts engines of one model; their logs lie in one folder."""
 
-    def __init__(self, model: str, logs: Path) -> None:
-        self.model, self.logs = model, logs
+    def __init__(self, model: str, logs: Path, judge_bars: bool) -> None:
+        self.model, self.logs, self.judge_bars = model, logs, judge_bars
         #: On their way while other engines are tested: they start slowly.
         self.servers: scenarios_servers.Servers | None = None
 
@@ -58,7 +59,7 @@ def import_vllm() -> None:
 
 def equal_texts(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
     for block_size in (32, 128):
-        scenarios_equal.equal_texts(checks, start, block_size, oracle)
+        scenarios_equal.equal_texts(checks, start, block_size, oracle, start.judge_bars)
 
 
 def servers(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
@@ -146,11 +147,12 @@ SCENARIOS: dict[str, Callable[[Checks, StartEngine, Oracle], None]] = {
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     import_vllm()
-    model, names = sys.argv[1], sys.argv[2:] or list(SCENARIOS)
+    model, *rest = sys.argv[1:]
+    names = [arg for arg in rest if arg != "--bars"] or list(SCENARIOS)
     logs = Path(tempfile.mkdtemp(prefix="kvferry-vllm-"))
     checks = Checks()
 
-    start = StartEngine(model, logs)
+    start = StartEngine(model, logs, "--bars" in rest)
     try:
         alone = start("alone", None, block_size=32)
         try:

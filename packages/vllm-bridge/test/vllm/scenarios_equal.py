@@ -9,11 +9,14 @@ from engines import Engine, Params
 from router import LENGTHS, OUTPUT_COUNT, Oracle, disaggregated, new_id, prefill, prompt_of
 
 StartEngine = Callable[..., Engine]
-#: The promise of the product: engine-thread time inside our hooks, per step.
+#: The promise of the product: engine-thread time inside our hooks, per step. Judged with `--bars` only: on a
+#: machine that does other things too, a limit would measure those.
 HOOK_P50_US_MAX = 100.0
 
 
-def equal_texts(checks: Checks, start: StartEngine, block_size: int, oracle: Oracle) -> None:
+def equal_texts(
+    checks: Checks, start: StartEngine, block_size: int, oracle: Oracle, judge_bars: bool
+) -> None:
     producer = start(f"p-{block_size}", {"kv_role": "kv_producer"}, block_size=block_size)
     consumer = start(f"d-{block_size}", {"kv_role": "kv_consumer"}, block_size=block_size)
     engines = (producer, consumer)
@@ -32,8 +35,11 @@ def equal_texts(checks: Checks, start: StartEngine, block_size: int, oracle: Ora
             _at_once(producer, consumer, oracle)
         with checks.check(f"{about} every block was moved by NIXL, and is free again", engines):
             _accounts(producer, consumer, empty)
-        with checks.check(f"{about} engine thread in hooks, p50 at most {HOOK_P50_US_MAX:.0f} us", engines):
-            _hook_times(producer, consumer)
+        with checks.check(f"{about} engine thread in hooks is measured in each step", engines):
+            medians = _hook_times(producer, consumer)
+        if judge_bars:
+            with checks.check(f"{about} engine thread in hooks, p50 at most {HOOK_P50_US_MAX:.0f} us"):
+                equal([p50 for p50 in medians if p50 > HOOK_P50_US_MAX], [], "medians above the limit")
     finally:
         for engine in engines:
             engine.stop()
@@ -69,17 +75,21 @@ def _accounts(producer: Engine, consumer: Engine, empty: list[Params]) -> None:
         equal({name: counters[name] for name in wrong}, dict.fromkeys(wrong, 0), "counters")
 
 
-def _hook_times(producer: Engine, consumer: Engine) -> None:
+def _hook_times(producer: Engine, consumer: Engine) -> list[float]:
+    """Medians in us a step: of steps that compute, of steps that only wait."""
     taken = [engine.call("hooks") for engine in (producer, consumer)]
+    medians = []
     for kind, what in enumerate(("that compute", "that only wait")):
         us = sorted(sample / 1_000 for samples in taken for sample in samples[kind])
+        if not us or us[0] <= 0:
+            raise AssertionError(f"no time was measured for {len(us)} steps {what}")
         p50, p90, p99 = (us[int(share * len(us))] for share in (0.5, 0.9, 0.99))
         print(
             f"engine thread inside our hooks, us per step, {len(us)} steps {what}: "
             f"p50 {p50:.1f}, p90 {p90:.1f}, p99 {p99:.1f}, max {us[-1]:.0f}"
         )
-        if p50 > HOOK_P50_US_MAX:
-            raise AssertionError(f"p50 is {p50:.1f} us for steps {what}")
+        medians.append(p50)
+    return medians
 
 
 def malformed_params(checks: Checks, producer: Engine, consumer: Engine, oracle: Oracle) -> None:
