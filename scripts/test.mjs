@@ -174,6 +174,7 @@ const gates = {
       'connector-api',
       'connector-pull',
       'connector-push',
+      'kv-history',
       'runtime',
       'router',
       'reference-engine',

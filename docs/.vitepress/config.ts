@@ -62,6 +62,7 @@ export default defineConfig({
           page('Contract', '/packages/connector-api/'),
           page('Pull connector', '/packages/connector-pull/'),
           page('Push connector', '/packages/connector-push/'),
+          page('KV history', '/packages/kv-history/'),
           page('Native NIXL', '/packages/native-nixl/'),
           page('Runtime', '/packages/runtime/'),
           page('Reference engine', '/packages/reference-engine/'),

@@ -30,6 +30,7 @@ const measuredPackages = [
   '@kvferry/connector-pull',
   '@kvferry/connector-push',
   '@kvferry/connector-xavier',
+  '@kvferry/kv-history',
   '@kvferry/native-nixl',
   '@kvferry/reference-engine',
   '@kvferry/router',

@@ -8,6 +8,7 @@ import type { ConnectorCapabilities } from './capabilities.ts'
 import type { Clock } from './clock.ts'
 import type { AnyConnectorError } from './errors.ts'
 import type { KvferryConfig } from './config.ts'
+import type { HistoryProvider } from './history.ts'
 import type { EngineId, Incarnation, Rank, RankKey, RequestId } from './ids.ts'
 import type { KvCacheLayout, KvKernels, KvMemoryAllocator } from './kv-memory.ts'
 import type { Logger } from './logger.ts'
@@ -133,6 +134,8 @@ export interface WorkerComponents extends CommonComponents {
   /** The engine's: all its ranks share it. */
   readonly sideChannel: SideChannel
   readonly kernels?: KvKernels
+  /** For connectors that keep released KV (xavier): opened once the caches are known. */
+  readonly history?: HistoryProvider
   /** Host memory that the agent can register, for connectors that stage (`bufferDevice: host`). */
   readonly allocator?: KvMemoryAllocator
   /** For connectors whose blocks others write into: proof that a writer is gone. Without it they wait. */

@@ -4,11 +4,13 @@
  * @packageDocumentation
  */
 export * from './assert.ts'
+export * from './block-keys.ts'
 export * from './capabilities.ts'
 export * from './clock.ts'
 export * from './config.ts'
 export * from './connector.ts'
 export * from './errors.ts'
+export * from './history.ts'
 export * from './ids.ts'
 export * from './kv-layout.ts'
 export * from './kv-memory.ts'
