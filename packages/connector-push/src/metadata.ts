@@ -11,19 +11,13 @@ import {
   type RequestId,
 } from '@kvferry/connector-api'
 import { ByteReader, ByteWriter, protocolLimits, utf8Size } from '@kvferry/connector-api/protocol'
-import type { ProducerPlace } from './params.ts'
+import type { ProducerPlace, PromptFacts } from '@kvferry/connector-api/remote-writes'
 
 const metadataVersion = 1
 /** More groups than any capability allows: the worker refuses them by name, the codec only bounds. */
 const groupCountMax = 64
 /** More than one transfer may have, for the same reason: as many as the metadata of a step holds. */
 const blockCountMax = protocolLimits.metadataSizeBytesMax / 4
-
-/** The prompt of a transfer, as both engines know it. */
-export interface PromptFacts {
-  readonly tokenCount: number
-  readonly digest: Uint8Array
-}
 
 export type MetadataEntry =
   /** A request whose KV will be written to another engine is being computed. */

@@ -20,15 +20,7 @@ import {
   text,
   unsupported,
 } from '@kvferry/connector-api/protocol'
-
-/** Where a consumer finds the producer of its blocks. */
-export interface ProducerPlace {
-  readonly engineId: EngineId
-  readonly host: string
-  readonly port: number
-  /** Its TP ranks. */
-  readonly tpSize: number
-}
+import type { ProducerPlace } from '@kvferry/connector-api/remote-writes'
 
 export type ParsedParams =
   | { readonly kind: 'none' }

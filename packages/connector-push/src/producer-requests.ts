@@ -10,8 +10,8 @@ import type {
   SchedulerComponents,
 } from '@kvferry/connector-api'
 import { readableBlocks } from '@kvferry/connector-api/protocol'
+import type { PromptFacts } from '@kvferry/connector-api/remote-writes'
 import type { MetadataOutbox } from './metadata-outbox.ts'
-import type { PromptFacts } from './metadata.ts'
 import {
   stepProducerRequest,
   type ProducerRequestEffect,

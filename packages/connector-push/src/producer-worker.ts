@@ -15,35 +15,39 @@ import {
 import {
   closed,
   compareFacts,
-  kindOfRank,
   matchingRanks,
   peerUnavailable,
   quarantineError,
   type PeerFacts,
 } from '@kvferry/connector-api/protocol'
-import { ConsumerPeers, type ConsumerPeer } from './consumer-peers.ts'
-import { decodeHandshakeRequest, encodeHandshakeReply } from './handshake-messages.ts'
-import { decodeHeartbeat, encodeHeartbeatReply } from './heartbeat-messages.ts'
-import { pushIdentity } from './identity.ts'
 import {
+  ConsumerPeers,
+  decodeHandshakeRequest,
+  decodeHeartbeat,
   decodeRegistration,
   decodeRelease,
   decodeWithdraw,
   encodeEmpty,
+  encodeHandshakeReply,
+  encodeHeartbeatReply,
   encodeRegisterReply,
   encodeWithdrawReply,
+  kindOf,
   messageKinds,
-} from './messages.ts'
+  type ConsumerPeer,
+  type MessageKind,
+  type SourceCache,
+  type WriteCounters,
+} from '@kvferry/connector-api/remote-writes'
+import { pushIdentity } from './identity.ts'
 import type { MetadataEntry } from './metadata.ts'
 import type { PushOptions } from './options.ts'
 import { PreemptionWait } from './preemption-wait.ts'
-import type { PushCounters } from './push-counters.ts'
 import { RendezvousTable } from './rendezvous-table.ts'
-import type { SourceCache } from './write-posts.ts'
 
 export interface ProducerOptions {
   readonly components: WorkerComponents
-  readonly counters: PushCounters
+  readonly counters: WriteCounters
   readonly options: PushOptions
   readonly facts: PeerFacts
   readonly cache: SourceCache
@@ -68,7 +72,7 @@ export class ProducerWorker {
     this.#init = init
     this.#components = components
     this.#table = new RendezvousTable({
-      ...{ components, counters, facts, rank, cache },
+      ...{ protocol: pushIdentity.name, components, counters, facts, rank, cache },
       leaseDurationMs: options.leaseDurationMs,
       transferDeadlineMs: options.transferDeadlineMs,
       onChange: () => this.#onChange(),
@@ -76,7 +80,7 @@ export class ProducerWorker {
     })
     this.#preemption = new PreemptionWait(components, this.#table)
     this.#peers = new ConsumerPeers({
-      ...{ components, rank },
+      ...{ protocol: pushIdentity.name, components, rank },
       onGone: (peer) => this.#table.leave(peer),
       hasOpenWrites: (peer) => this.#table.hasOpenWrites(peer),
     })
@@ -170,19 +174,20 @@ export class ProducerWorker {
 
   #listen(): void {
     const { sideChannel } = this.#components
-    const answers: Record<string, Answer> = {
-      [messageKinds.handshake]: this.#handshake,
-      [messageKinds.heartbeat]: this.#heartbeat,
-      [messageKinds.register]: this.#register,
-      [messageKinds.withdraw]: this.#withdraw,
-      [messageKinds.release]: this.#release,
+    const answers: Partial<Record<MessageKind, Answer>> = {
+      handshake: this.#handshake,
+      heartbeat: this.#heartbeat,
+      register: this.#register,
+      withdraw: this.#withdraw,
+      release: this.#release,
     }
-    for (const [kind, answer] of Object.entries(answers)) {
-      sideChannel.handle(kindOfRank(kind, this.#init.cache.rank), (body, from) => {
+    const { rank } = this.#init.cache
+    for (const [name, answer] of Object.entries(answers)) {
+      sideChannel.handle(kindOf(pushIdentity.name, name as MessageKind, rank), (body, from) => {
         try {
           return answer(body, from)
         } catch (error) {
-          if (ConnectorError.isInstance(error)) this.#refused(kind, error.message)
+          if (ConnectorError.isInstance(error)) this.#refused(name, error.message)
           throw error
         }
       })

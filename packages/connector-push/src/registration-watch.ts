@@ -4,9 +4,9 @@
  * not kept by heartbeats: none will come. Owned by rendezvous-table.ts.
  */
 import { ConnectorError, type AnyConnectorError, type Clock } from '@kvferry/connector-api'
+import type { WriteEvent } from '@kvferry/connector-api/remote-writes'
 import { pushLimits } from './limits.ts'
 import type { PartRecord } from './rendezvous.ts'
-import type { WriteEvent } from './write-state.ts'
 
 export interface RegistrationWatchOptions {
   readonly clock: Clock
@@ -23,7 +23,7 @@ export class RegistrationWatch {
 
   /** Its consumer has spoken of it, or its prefill has come. */
   listenFor(part: PartRecord): void {
-    const isOrphan = part.rendezvous.source === null
+    const isOrphan = part.transfer.source === null
     if (part.silence !== null && isOrphan) return
     part.silence?.stop()
     const { clock, leaseDurationMs, dispatch } = this.#init

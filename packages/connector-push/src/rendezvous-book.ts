@@ -5,7 +5,8 @@
 import { limits, type Clock } from '@kvferry/connector-api'
 import { protocolLimits } from '@kvferry/connector-api/protocol'
 import { pushLimits } from './limits.ts'
-import { createRendezvous, isOpen, type PartRecord, type Rendezvous } from './rendezvous.ts'
+import { isOpen } from '@kvferry/connector-api/remote-writes'
+import { createRendezvous, type PartRecord, type Rendezvous } from './rendezvous.ts'
 
 /** One running and one remembered for each request that there may be. */
 export const rendezvousCountMax = 2 * limits.requestCountMax

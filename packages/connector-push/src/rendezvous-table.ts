@@ -11,15 +11,23 @@ import {
   type RequestId,
 } from '@kvferry/connector-api'
 import { closed, limitExceeded, type PeerFacts } from '@kvferry/connector-api/protocol'
-import type { ConsumerPeer } from './consumer-peers.ts'
-import type { TransferStanding } from './heartbeat-messages.ts'
-import type { Registration, Release, WithdrawQuestion, WithdrawReply } from './messages.ts'
-import type { MetadataEntry, PromptFacts } from './metadata.ts'
+import {
+  WriteTable,
+  hasOpenPosts,
+  isOpen,
+  type ConsumerPeer,
+  type PromptFacts,
+  type Registration,
+  type Release,
+  type TransferStanding,
+  type WithdrawQuestion,
+  type WithdrawReply,
+  type WriteTableOptions,
+} from '@kvferry/connector-api/remote-writes'
+import type { MetadataEntry } from './metadata.ts'
 import { RegistrationWatch } from './registration-watch.ts'
 import { RendezvousBook, rendezvousCountMax } from './rendezvous-book.ts'
 import {
-  hasOpenPosts,
-  isOpen,
   isSamePrompt,
   lateKey,
   noteConsumer,
@@ -32,9 +40,8 @@ import {
   type SourceRecord,
 } from './rendezvous.ts'
 import { isHeld, stepSource, type SourceEffect, type SourceEvent } from './source-state.ts'
-import { WriteTable, type WriteTableOptions } from './write-table.ts'
 
-export interface RendezvousTableOptions extends Omit<WriteTableOptions, 'onPartEnd'> {
+export interface RendezvousTableOptions extends Omit<WriteTableOptions<PartRecord>, 'onPartEnd'> {
   readonly facts: PeerFacts
   readonly rank: number
   readonly leaseDurationMs: number
@@ -45,7 +52,7 @@ export interface RendezvousTableOptions extends Omit<WriteTableOptions, 'onPartE
 type Computed = Extract<MetadataEntry, { kind: 'computed' }>
 
 export class RendezvousTable {
-  readonly writes: WriteTable
+  readonly writes: WriteTable<PartRecord>
   readonly #init: RendezvousTableOptions
   readonly #book: RendezvousBook
   readonly #watch: RegistrationWatch
@@ -135,14 +142,8 @@ export class RendezvousTable {
     const { rank } = registration
     if (meeting.parts.has(rank)) return null
     const part: PartRecord = {
-      ...{
-        rendezvous: meeting,
-        registration,
-        peer,
-        waiters: new Set(),
-        times: null,
-        postedAtMs: 0,
-      },
+      ...{ transfer: meeting, registration, peer, waiters: new Set() },
+      ...{ times: null, postedAtMs: 0 },
       ...{ state: { kind: 'waiting' }, writtenEnd: registration.firstToken, silence: null },
     }
     noteConsumer(meeting, this.#init.facts, this.#init.rank, peer.facts)
@@ -234,7 +235,7 @@ export class RendezvousTable {
 
   #partEnd(part: PartRecord): void {
     part.silence?.stop()
-    const { rendezvous } = part
+    const { transfer: rendezvous } = part
     if (this.#isOwned(rendezvous)) this.#dispatch(rendezvous, { kind: 'part-end' })
     else if (![...rendezvous.parts.values()].some(isOpen)) this.#book.forgetLater(rendezvous)
     this.#init.onChange()

@@ -7,21 +7,20 @@ import {
   ConnectorError,
   type AnyConnectorError,
   type ReadyFence,
-  type RequestId,
   type Timer,
-  type TransferTimes,
 } from '@kvferry/connector-api'
 import { closed, matchingRanks, type PeerFacts } from '@kvferry/connector-api/protocol'
-import type { ConsumerPeer } from './consumer-peers.ts'
-import type { Registration, WithdrawReply } from './messages.ts'
-import type { PromptFacts } from './metadata.ts'
+import {
+  isOpen,
+  type ConsumerPeer,
+  type Registration,
+  type WritePart,
+  type WriteSource,
+} from '@kvferry/connector-api/remote-writes'
 import type { SourceContext, SourceState } from './source-state.ts'
-import { openPostCount, type WriteState } from './write-state.ts'
 
 /** The request on this engine. */
-export interface SourceRecord {
-  readonly requestId: RequestId
-  readonly prompt: PromptFacts
+export interface SourceRecord extends WriteSource {
   /** In token order, as far as they were handed over. */
   blockIds: number[]
   /** Tokens whose KV is there once `fence` is signalled. */
@@ -32,23 +31,9 @@ export interface SourceRecord {
   state: SourceState
 }
 
-/** A consumer that waits for the answer to a withdrawal. */
-export type Waiter = (reply: WithdrawReply) => void
-
 /** What one consumer rank registered. */
-export interface PartRecord {
-  readonly rendezvous: Rendezvous
-  readonly registration: Registration
-  readonly peer: ConsumerPeer
-  state: WriteState
-  /** Tokens before it are posted. */
-  writtenEnd: number
-  /** Ends it when its consumer gives no sign for long. */
-  silence: Timer | null
-  /** Consumers that wait for a withdrawal's answer. */
-  readonly waiters: Set<Waiter>
-  times: TransferTimes | null
-  postedAtMs: number
+export interface PartRecord extends WritePart {
+  readonly transfer: Rendezvous
 }
 
 export interface Rendezvous {
@@ -72,10 +57,6 @@ export const createRendezvous = (transferId: string): Rendezvous => ({
   ...{ transferId, source: null, parts: new Map(), releasedRanks: new Set() },
   ...{ withdrawn: new Set(), expectedCount: null, over: null, retention: null },
 })
-
-export const isOpen = ({ state }: PartRecord): boolean => state.kind !== 'ended'
-
-export const hasOpenPosts = ({ state }: PartRecord): boolean => openPostCount(state) > 0
 
 /** One registration of one life of a consumer rank. */
 export const lateKey = (

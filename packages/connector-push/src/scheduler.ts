@@ -20,9 +20,10 @@ import {
   isWellFormed,
   utf8Size,
 } from '@kvferry/connector-api/protocol'
+import type { ProducerPlace } from '@kvferry/connector-api/remote-writes'
 import { MetadataOutbox } from './metadata-outbox.ts'
 import type { PushOptions } from './options.ts'
-import { parseParams, type ParsedParams, type ProducerPlace } from './params.ts'
+import { parseParams, type ParsedParams } from './params.ts'
 import { ProducerRequests } from './producer-requests.ts'
 
 export class PushScheduler implements ConnectorScheduler {

@@ -21,8 +21,7 @@ import {
   registerCaches,
   type KvRegistration,
 } from '@kvferry/connector-api/protocol'
-import { BlockFinisher } from './block-finisher.ts'
-import { ConsumerWorker } from './consumer-worker.ts'
+import { BlockFinisher, ConsumerWorker } from '@kvferry/connector-api/remote-writes'
 import { pushIdentity } from './identity.ts'
 import { decodeMetadata, type MetadataEntry } from './metadata.ts'
 import type { PushOptions } from './options.ts'
@@ -142,7 +141,13 @@ export class PushWorker implements ConnectorWorker {
       ...{ options: this.#options, facts },
     }
     const consumer = new ConsumerWorker({
-      ...{ ...common, rank, finisher: new BlockFinisher(caches, kernels), agentMetadata },
+      ...{
+        ...common,
+        protocol: pushIdentity,
+        rank,
+        finisher: new BlockFinisher(caches, kernels),
+        agentMetadata,
+      },
       blockTable: agent.exportBlockTable(table),
     })
     const producer = new ProducerWorker({ ...common, cache: { caches, table, rank, tpSize } })

@@ -3,31 +3,30 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import {
   decodeHeartbeat,
-  decodeHeartbeatReply,
-  encodeHeartbeat,
-  encodeHeartbeatReply,
-} from '../src/heartbeat-messages.ts'
-import {
-  decodeDone,
-  decodeFailed,
-  decodeRegisterReply,
-  decodeRegistration,
-  decodeRelease,
-  decodeWithdraw,
-  encodeDone,
   encodeFailed,
+  encodeHeartbeatReply,
+  decodeDone,
+  decodeRegisterReply,
+  decodeRelease,
   encodeRegisterReply,
-  encodeRegistration,
-  encodeRelease,
+  encodeHeartbeat,
   encodeWithdraw,
-} from '../src/messages.ts'
+  decodeHeartbeatReply,
+  decodeRegistration,
+  decodeWithdraw,
+  decodeWriteDone,
+  decodeFailed,
+  encodeDone,
+  encodeRelease,
+  encodeRegistration,
+  encodeWriteDone,
+} from '@kvferry/connector-api/remote-writes'
 import {
   decodeMetadata,
   encodeMetadata,
   entrySizeBytes,
   type MetadataEntry,
 } from '../src/metadata.ts'
-import { decodeWriteDone, encodeWriteDone } from '../src/notification.ts'
 import { codecs, errors, peer, requestId } from './fixtures/codecs.ts'
 
 const u32 = fc.integer({ min: 0, max: 0xffff_ffff })

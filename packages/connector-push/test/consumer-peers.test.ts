@@ -6,8 +6,11 @@ import {
   type WorkerComponents,
 } from '@kvferry/connector-api'
 import { expect, test } from 'vitest'
-import { ConsumerPeers, type ConsumerPeer } from '../src/consumer-peers.ts'
-import type { HandshakeRequest } from '../src/handshake-messages.ts'
+import {
+  ConsumerPeers,
+  type ConsumerPeer,
+  type HandshakeRequest,
+} from '@kvferry/connector-api/remote-writes'
 
 const peer = { engineId: asEngineId('d0'), incarnation: asIncarnation('d0-1') }
 const open = (): Association & { isOpen: boolean } => ({
@@ -32,6 +35,7 @@ function createPeers() {
   const components = { agent, sideChannel: { onAssociationEnd() {} } }
   const peers = new ConsumerPeers({
     components: components as unknown as WorkerComponents,
+    protocol: 'push',
     rank: 0,
     onGone: (one) => gone.push(one),
     hasOpenWrites: () => false,

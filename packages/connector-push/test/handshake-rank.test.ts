@@ -2,10 +2,9 @@ import { asEngineId, asIncarnation, limits } from '@kvferry/connector-api'
 import { factsOf, protocolLimits } from '@kvferry/connector-api/protocol'
 import { createWorld, Engine } from '@kvferry/connector-api/testing'
 import { expect, test } from 'vitest'
-import { encodeHandshakeRequest } from '../src/handshake-messages.ts'
+import { encodeHandshakeRequest, kindOf } from '@kvferry/connector-api/remote-writes'
 import { pushIdentity } from '../src/identity.ts'
 import { push } from '../src/index.ts'
-import { messageKinds } from '../src/messages.ts'
 
 /** How a producer of one rank and two heads answers that rank of a consumer of two. */
 async function shakeHands(rank: number): Promise<unknown> {
@@ -26,7 +25,7 @@ async function shakeHands(rank: number): Promise<unknown> {
   const channel = world.channels.open(d)
   const address = { ...sideChannel.address, engineId: asEngineId('p0') }
   const association = await world.clock.wait(channel.connect(address), limits.sideChannelTimeoutMs)
-  const answer = association.request(messageKinds.handshake, body)
+  const answer = association.request(kindOf('push', 'handshake', 0), body)
   return world.clock.wait(
     answer.then(
       () => null,

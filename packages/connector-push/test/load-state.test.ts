@@ -1,7 +1,12 @@
 import { ConnectorError, type AnyConnectorError, type Instant } from '@kvferry/connector-api'
 import { testMachine } from '@kvferry/connector-api/conformance'
 import { expect, test } from 'vitest'
-import { loadTransitions, stepLoad, type LoadEvent, type LoadState } from '../src/load-state.ts'
+import {
+  loadTransitions,
+  stepLoad,
+  type LoadEvent,
+  type LoadState,
+} from '@kvferry/connector-api/remote-writes'
 
 const now = 1_000 as Instant
 const errorOf = (what: string): AnyConnectorError =>

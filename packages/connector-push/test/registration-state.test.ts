@@ -6,7 +6,7 @@ import {
   stepRegistration,
   type RegistrationEvent,
   type RegistrationState,
-} from '../src/registration-state.ts'
+} from '@kvferry/connector-api/remote-writes'
 
 const now = 1_000 as Instant
 const errorOf = (what: string): AnyConnectorError =>

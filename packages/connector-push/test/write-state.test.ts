@@ -7,7 +7,7 @@ import {
   writeTransitions,
   type WriteEvent,
   type WriteState,
-} from '../src/write-state.ts'
+} from '@kvferry/connector-api/remote-writes'
 
 const now = 1_000 as Instant
 const errorOf = (what: string): AnyConnectorError =>

@@ -1,11 +1,12 @@
 /** The consumer of the model: loads over registrations, as load-table.ts and part-table.ts carry them out. */
 import type { Instant } from '@kvferry/connector-api'
-import { stepLoad, type LoadEvent } from '../../src/load-state.ts'
 import {
   isRegistrationOver,
   stepRegistration,
+  stepLoad,
   type RegistrationEvent,
-} from '../../src/registration-state.ts'
+  type LoadEvent,
+} from '@kvferry/connector-api/remote-writes'
 import type { Rules } from './rules.ts'
 import { error, fail, send, type ModelState } from './state.ts'
 

@@ -1,5 +1,5 @@
 /** What passes between the engines of the model: messages in any order, lost connections, deaths. */
-import type { RegistrationEvent } from '../../src/registration-state.ts'
+import type { RegistrationEvent } from '@kvferry/connector-api/remote-writes'
 import { registrationEvent } from './consumer.ts'
 import { answerWithdrawal, register, sourceEvent, writeEvent } from './producer.ts'
 import type { Rules } from './rules.ts'

@@ -2,8 +2,7 @@
 import type { Instant } from '@kvferry/connector-api'
 import type { PartRecord } from '../../src/rendezvous.ts'
 import { stepSource, type SourceEvent } from '../../src/source-state.ts'
-import { dueWrite } from '../../src/write-posts.ts'
-import { stepWrite, type WriteEvent } from '../../src/write-state.ts'
+import { dueWrite, stepWrite, type WriteEvent } from '@kvferry/connector-api/remote-writes'
 import type { Rules } from './rules.ts'
 import { chunkCount, error, fail, send, type MessageKind, type ModelState } from './state.ts'
 
@@ -101,7 +100,7 @@ export function advance(state: ModelState, rules: Rules, at: number, index: numb
     isComplete: pair.handedOver === chunkCount,
     prompt: { tokenCount: chunkCount },
   }
-  const record = { rendezvous: { source }, state: pair.part, writtenEnd: pair.writtenEnd }
+  const record = { transfer: { source }, state: pair.part, writtenEnd: pair.writtenEnd }
   const due = dueWrite(record as unknown as PartRecord, 1)
   if (due === null) return
   const { range, isLast } = due

@@ -1,9 +1,7 @@
 /** A state of the model: plain data. A job's prompt has two chunks; a pair is one producer rank of a job. */
 import type { AnyConnectorError } from '@kvferry/connector-api'
-import type { LoadState } from '../../src/load-state.ts'
-import type { RegistrationState } from '../../src/registration-state.ts'
+import type { LoadState, RegistrationState, WriteState } from '@kvferry/connector-api/remote-writes'
 import type { SourceState } from '../../src/source-state.ts'
-import type { WriteState } from '../../src/write-state.ts'
 
 export const chunkCount = 2
 

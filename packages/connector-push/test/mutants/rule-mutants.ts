@@ -22,7 +22,7 @@ import {
   type WrongConnector,
 } from '@kvferry/connector-api/conformance'
 import { push } from '../../src/index.ts'
-import { encodeWithdrawReply, messageKinds } from '../../src/messages.ts'
+import { encodeWithdrawReply, kindOf } from '@kvferry/connector-api/remote-writes'
 
 const withChannel = (change: (channel: SideChannel) => SideChannel): ConnectorFactory =>
   wrapFactory(push, {
@@ -47,7 +47,10 @@ const withWithdrawal = (answer: (handler: SideChannelHandler) => SideChannelHand
   withChannel((channel) =>
     delegate(channel, {
       handle: (kind, handler) =>
-        channel.handle(kind, kind.startsWith(messageKinds.withdraw) ? answer(handler) : handler),
+        channel.handle(
+          kind,
+          kind.startsWith(kindOf('push', 'withdraw', 0)) ? answer(handler) : handler,
+        ),
     }),
   )
 
@@ -137,7 +140,7 @@ const keepSilent = withChannel((channel) =>
       const association = await channel.connect(address, options)
       return delegate(association, {
         request: (kind, body, of) =>
-          kind.startsWith(messageKinds.release)
+          kind.startsWith(kindOf('push', 'release', 0))
             ? new Promise<Uint8Array>(() => undefined)
             : association.request(kind, body, of),
       })

@@ -4,7 +4,7 @@
  */
 import { ConnectorError, WIRE_VERSION } from '@kvferry/connector-api'
 import { expect, test } from 'vitest'
-import { encodeRegistration, encodeWithdraw, messageKinds } from '../../src/messages.ts'
+import { encodeRegistration, encodeWithdraw, kindOf } from '@kvferry/connector-api/remote-writes'
 import {
   agentCounters,
   counter,
@@ -134,9 +134,9 @@ test('a stranger’s registration, and its withdrawal of another’s, do nothing
     },
     promptDigest: journey.consumer!.promptDigest,
   })
-  const refused = association.request(messageKinds.register, registration)
+  const refused = association.request(kindOf('push', 'register', 0), registration)
   expect((await clock.wait(refused, 100))[1]).toBe(0)
-  await clock.wait(association.request(messageKinds.withdraw, encodeWithdraw(of)), 100)
+  await clock.wait(association.request(kindOf('push', 'withdraw', 0), encodeWithdraw(of)), 100)
   await untilServed(cluster, journey)
   expect(journey.consumer!.loadError).toBe(null)
   expect(journey.consumerEngine!.host.engineId).toBe(d0)
@@ -153,7 +153,7 @@ test('a malformed registration is refused by name, and the next one is served (5
   const { clock } = cluster.world
   const association = await clock.wait(sideChannel.connect({ host, port, engineId: p0 }), 100)
   const answer = association
-    .request(messageKinds.register, Uint8Array.of(WIRE_VERSION, 2, 3))
+    .request(kindOf('push', 'register', 0), Uint8Array.of(WIRE_VERSION, 2, 3))
     .catch((error: unknown) => error)
   const error = await clock.wait(answer, 100)
   expect(ConnectorError.isInstance(error) && error.code).toBe('ERR_KV_MESSAGE_INVALID')

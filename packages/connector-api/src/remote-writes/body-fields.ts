@@ -1,6 +1,6 @@
-/** What the bodies of all messages of push begin with, and fields that several have. */
-import { ConnectorError, WIRE_VERSION, limits } from '@kvferry/connector-api'
-import { ByteReader, ByteWriter, protocolLimits } from '@kvferry/connector-api/protocol'
+/** What the bodies of all messages of remote writes begin with, and fields that several have. */
+import { ConnectorError, WIRE_VERSION, limits } from '../index.ts'
+import { ByteReader, ByteWriter, protocolLimits } from '../protocol/index.ts'
 
 export const bodyWriter = (): ByteWriter =>
   new ByteWriter(limits.frameSizeBytesMax).u8(WIRE_VERSION)

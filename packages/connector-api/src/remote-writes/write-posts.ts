@@ -1,11 +1,11 @@
 /**
  * From what is due to the agent's posts: one WRITE for each part that has something to send, all of a turn
- * in one call. Owned by rendezvous-table.ts.
+ * in one call. Owned by write-table.ts.
  */
-import type { KvCacheLayout, BlockTableHandle, TransferPost } from '@kvferry/connector-api'
-import { firstSharedHead, planTransfer, type TokenRange } from '@kvferry/connector-api/protocol'
+import type { KvCacheLayout, BlockTableHandle, TransferPost } from '../index.ts'
+import { firstSharedHead, planTransfer, type TokenRange } from '../protocol/index.ts'
 import { encodeWriteDone } from './notification.ts'
-import { hasOpenPosts, type PartRecord, type SourceRecord } from './rendezvous.ts'
+import { hasOpenPosts, type WritePart, type WriteSource } from './write-part.ts'
 
 /** This rank's cache. */
 export interface SourceCache {
@@ -16,9 +16,9 @@ export interface SourceCache {
 }
 
 /** Tokens of one part that can leave now. */
-export interface DueWrite {
-  readonly part: PartRecord
-  readonly source: SourceRecord
+export interface DueWrite<Part extends WritePart> {
+  readonly part: Part
+  readonly source: WriteSource
   readonly range: TokenRange
   readonly isLast: boolean
   /** It tells the consumer that all has landed: nothing else of this part is open. */
@@ -26,8 +26,11 @@ export interface DueWrite {
 }
 
 /** What of a part can leave and has not, or null. */
-export function dueWrite(part: PartRecord, blockTokens: number): DueWrite | null {
-  const { source } = part.rendezvous
+export function dueWrite<Part extends WritePart>(
+  part: Part,
+  blockTokens: number,
+): DueWrite<Part> | null {
+  const { source } = part.transfer
   const { kind } = part.state
   const isWriting = kind === 'writing' && !part.state.isLast
   if (source === null || (kind !== 'waiting' && !isWriting)) return null
@@ -42,7 +45,7 @@ export function dueWrite(part: PartRecord, blockTokens: number): DueWrite | null
 
 /** @throws ConnectorError ERR_KV_LIMIT when it would take too many descriptors. */
 export function writePost(
-  { part, source, range, isNotified }: DueWrite,
+  { part, source, range, isNotified }: DueWrite<WritePart>,
   { caches, table, rank, tpSize }: SourceCache,
   deadlineMs: number,
 ): TransferPost {

@@ -1,12 +1,12 @@
 /**
- * The one notification of push: "all bytes of this registration have landed", attached to the last WRITE. It
+ * The one notification of remote writes: "all bytes of this registration have landed", attached to the last WRITE. It
  * travels outside the association and its sender's name can be forged, so it carries the 128-bit token that
  * the consumer gave to this producer in the handshake.
  *
  *   [token 16][wire version u8][kind u8 = 2][load id u32]
  */
-import { WIRE_VERSION, limits } from '@kvferry/connector-api'
-import { ByteReader, ByteWriter, protocolLimits } from '@kvferry/connector-api/protocol'
+import { WIRE_VERSION, limits } from '../index.ts'
+import { ByteReader, ByteWriter, protocolLimits } from '../protocol/index.ts'
 
 const writeDoneKind = 2
 

@@ -2,13 +2,8 @@
  * The consumer's own work on bytes that have arrived: blocks of another size are put in order. Owned by
  * worker.ts; knows no state.
  */
-import type { AnyConnectorError, KvCacheLayout, KvKernels } from '@kvferry/connector-api'
-import {
-  asConnectorError,
-  relayoutOf,
-  unsupported,
-  type PeerFacts,
-} from '@kvferry/connector-api/protocol'
+import type { AnyConnectorError, KvCacheLayout, KvKernels } from '../index.ts'
+import { asConnectorError, relayoutOf, unsupported, type PeerFacts } from '../protocol/index.ts'
 import { blocksOf, firstTokenOf, type LoadOrder } from './load-record.ts'
 
 export class BlockFinisher {

@@ -10,10 +10,10 @@ import {
   type PeerHandle,
   type PeerIdentity,
   type WorkerComponents,
-} from '@kvferry/connector-api'
-import { asConnectorError, kindOfRank, type PeerFacts } from '@kvferry/connector-api/protocol'
+} from '../index.ts'
+import { asConnectorError, type PeerFacts } from '../protocol/index.ts'
 import type { HandshakeRequest } from './handshake-messages.ts'
-import { encodeSpeaker, messageKinds } from './messages.ts'
+import { encodeSpeaker, kindOf } from './messages.ts'
 
 /** One life of one rank of a consumer. */
 export interface ConsumerPeer {
@@ -34,6 +34,8 @@ export interface ConsumerPeer {
 
 export interface ConsumerPeersOptions {
   readonly components: WorkerComponents
+  /** The protocol's name. */
+  readonly protocol: string
   /** Of the producer. */
   readonly rank: number
   /** Its association ended, or a new life took its place: what it waits for is given up. */
@@ -76,7 +78,7 @@ export class ConsumerPeers {
     if (peer.isWired) return
     peer.isWired = true
     peer.association?.send(
-      kindOfRank(messageKinds.wired, peer.rank),
+      kindOf(this.#init.protocol, 'wired', peer.rank),
       encodeSpeaker(this.#init.rank),
     )
   }

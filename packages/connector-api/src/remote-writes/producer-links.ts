@@ -12,27 +12,25 @@ import {
   type PeerIdentity,
   type ProcessIdentity,
   type WorkerComponents,
-} from '@kvferry/connector-api'
+} from '../index.ts'
 import {
   HandshakeBackOff,
   addressOf,
   asConnectorError,
   compareFacts,
-  kindOfRank,
   limitExceeded,
   protocolLimits,
   type PeerFacts,
-} from '@kvferry/connector-api/protocol'
-import { pushIdentity } from './identity.ts'
+} from '../protocol/index.ts'
 import {
   decodeHandshakeReply,
   encodeHandshakeRequest,
   type HandshakeReply,
   type HandshakeRequest,
 } from './handshake-messages.ts'
-import { messageKinds } from './messages.ts'
-import type { ProducerPlace } from './params.ts'
-import type { PushCounters } from './push-counters.ts'
+import { kindOf, type WriteProtocol } from './messages.ts'
+import type { ProducerPlace } from './offer.ts'
+import type { WriteCounters } from './write-counters.ts'
 
 /** One rank of an engine at one address. */
 export type LinkKey = string
@@ -76,7 +74,8 @@ interface LinkRecord {
 
 export class ProducerLinks {
   readonly #components: WorkerComponents
-  readonly #counters: PushCounters
+  readonly #protocol: WriteProtocol
+  readonly #counters: WriteCounters
   readonly #listener: LinkListener
   readonly #introduce: (identity: PeerIdentity) => HandshakeRequest
   readonly #timeoutMs: number
@@ -86,7 +85,8 @@ export class ProducerLinks {
 
   constructor(options: {
     readonly components: WorkerComponents
-    readonly counters: PushCounters
+    readonly protocol: WriteProtocol
+    readonly counters: WriteCounters
     readonly listener: LinkListener
     /** What this rank says of itself to that engine. */
     readonly introduce: (identity: PeerIdentity) => HandshakeRequest
@@ -94,6 +94,7 @@ export class ProducerLinks {
   }) {
     const { clock, random, sideChannel } = options.components
     this.#components = options.components
+    this.#protocol = options.protocol
     this.#counters = options.counters
     this.#listener = options.listener
     this.#introduce = options.introduce
@@ -176,7 +177,7 @@ export class ProducerLinks {
     this.#listener.onHandshake(identity, rank)
     const request = this.#introduce(identity)
     const body = encodeHandshakeRequest(request)
-    const kind = kindOfRank(messageKinds.handshake, rank)
+    const kind = kindOf(this.#protocol.name, 'handshake', rank)
     const answer = await association
       .request(kind, body, { timeoutMs: this.#leftMs(record) })
       .catch((cause: unknown) => {
@@ -185,7 +186,7 @@ export class ProducerLinks {
     const reply = decodeHandshakeReply(answer, identity.engineId)
     const { facts, grant } = reply
     if (grant === null || facts.tpSize !== place.tpSize) {
-      throw incompatible(request.facts, reply, place)
+      throw incompatible(this.#protocol, request.facts, reply, place)
     }
     const { leaseDurationMs, process } = grant
     return { key, address, rank, association, identity, process, facts, leaseDurationMs }
@@ -222,12 +223,13 @@ function noSuchRank(cause: unknown, { place: { engineId, tpSize }, rank }: LinkR
 }
 
 function incompatible(
+  { capabilities }: WriteProtocol,
   own: PeerFacts,
   { facts }: HandshakeReply,
   { engineId, tpSize }: ProducerPlace,
 ): AnyConnectorError {
   const mismatch =
-    compareFacts(own, facts, pushIdentity.capabilities.tensorParallel) ??
+    compareFacts(own, facts, capabilities.tensorParallel) ??
     (facts.tpSize === tpSize
       ? { field: 'verdict', local: 'accepted', remote: 'refused' }
       : { field: 'tpSize', local: `${tpSize} (as the router says)`, remote: String(facts.tpSize) })

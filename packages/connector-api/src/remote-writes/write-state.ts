@@ -1,10 +1,10 @@
 /**
  * One registration on the producer, as a pure machine: what becomes of the WRITEs into the blocks that a
  * consumer named. It ends when every byte is written, or when nothing writes any more: a consumer that
- * withdraws is answered only then. Called by rendezvous-table.ts, which decides what is posted when.
+ * withdraws is answered only then. Called by write-table.ts; what is posted when, others decide.
  */
-import { assertNever, type AnyConnectorError } from '@kvferry/connector-api'
-import { checked, refuse, type Step, type TransitionTable } from '@kvferry/connector-api/protocol'
+import { assertNever, type AnyConnectorError } from '../index.ts'
+import { checked, refuse, type Step, type TransitionTable } from '../protocol/index.ts'
 
 /** How a consumer's question for a withdrawal is answered. */
 export type WithdrawAnswer = 'withdrawn' | 'written'

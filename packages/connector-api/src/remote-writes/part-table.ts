@@ -2,9 +2,9 @@
  * The registrations of one consumer, a part of a load each: carries out what registration-state.ts decides.
  * Owned by load-table.ts, which hears of each part's end exactly once.
  */
-import type { AnyConnectorError, PeerIdentity, WorkerComponents } from '@kvferry/connector-api'
+import type { AnyConnectorError, PeerIdentity, WorkerComponents } from '../index.ts'
 import type { LoadOrder, LoadRecord, PartRecord } from './load-record.ts'
-import { pushLimits } from './limits.ts'
+import { writeLimits } from './limits.ts'
 import type { DoneNews, FailedNews } from './messages.ts'
 import type { LinkKey, ProducerLink, ProducerLinks } from './producer-links.ts'
 import { register, withdraw, type Speaker } from './registration-client.ts'
@@ -149,7 +149,7 @@ export class PartTable {
         const again = (): void => this.#ask(part, withdraw(speaker, part))
         // Two questions may have met silence: one attempt is enough for both.
         part.retry?.stop()
-        part.retry = components.clock.after(pushLimits.doubtRetryMs, again)
+        part.retry = components.clock.after(writeLimits.doubtRetryMs, again)
         return
       }
       case 'release':

@@ -1,6 +1,6 @@
-/** Bodies of `push.heartbeat`: which transfers a consumer rank still waits for, and which the producer knows. */
-import { WIRE_VERSION, limits } from '@kvferry/connector-api'
-import { ByteReader, ByteWriter, protocolLimits } from '@kvferry/connector-api/protocol'
+/** Bodies of the heartbeat: which transfers a consumer rank still waits for, and which the producer knows. */
+import { WIRE_VERSION, limits } from '../index.ts'
+import { ByteReader, ByteWriter, protocolLimits } from '../protocol/index.ts'
 import { messageKinds } from './messages.ts'
 
 export interface Heartbeat {

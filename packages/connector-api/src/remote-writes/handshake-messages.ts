@@ -1,12 +1,12 @@
-/** Bodies of `push.handshake`: how a producer rank learns where it may write. */
-import { limits, type ProcessIdentity } from '@kvferry/connector-api'
+/** Bodies of the handshake: how a producer rank learns where it may write. */
+import { limits, type ProcessIdentity } from '../index.ts'
 import {
   protocolLimits,
   readFacts,
   writeFacts,
   type ByteReader,
   type PeerFacts,
-} from '@kvferry/connector-api/protocol'
+} from '../protocol/index.ts'
 import { bodyReader, bodyWriter, readFlag, readRank } from './body-fields.ts'
 import { messageKinds } from './messages.ts'
 

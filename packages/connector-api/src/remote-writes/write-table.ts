@@ -1,6 +1,7 @@
 /**
  * The WRITEs of one producer rank: posts what is due, follows each to its final status, and brings the news
- * to the consumer. Carries out what write-state.ts decides. Owned by rendezvous-table.ts.
+ * to the consumer. Carries out what write-state.ts decides. Owned by whoever
+ * knows what is to be written, and when.
  */
 import type {
   AnyConnectorError,
@@ -8,44 +9,46 @@ import type {
   TransferHandle,
   TransferTimes,
   WorkerComponents,
-} from '@kvferry/connector-api'
-import {
-  asConnectorError,
-  kindOfRank,
-  postAll,
-  recordOverdue,
-  recordTransfer,
-} from '@kvferry/connector-api/protocol'
+} from '../index.ts'
+import { asConnectorError, postAll, recordOverdue, recordTransfer } from '../protocol/index.ts'
 import type { ConsumerPeer } from './consumer-peers.ts'
-import { pushLimits } from './limits.ts'
-import { encodeDone, encodeFailed, messageKinds, type WithdrawReply } from './messages.ts'
+import { writeLimits } from './limits.ts'
+import {
+  encodeDone,
+  encodeFailed,
+  kindOf,
+  type MessageKind,
+  type WithdrawReply,
+} from './messages.ts'
 import { encodeWriteDone } from './notification.ts'
-import type { PushCounters } from './push-counters.ts'
-import type { PartRecord, Waiter } from './rendezvous.ts'
+import type { WriteCounters } from './write-counters.ts'
+import type { Waiter, WritePart } from './write-part.ts'
 import { dueWrite, writePost, type DueWrite, type SourceCache } from './write-posts.ts'
 import { stepWrite, type WriteEffect, type WriteEvent } from './write-state.ts'
 
-export interface WriteTableOptions {
+export interface WriteTableOptions<Part extends WritePart> {
+  /** Its name. */
+  readonly protocol: string
   readonly components: WorkerComponents
-  readonly counters: PushCounters
+  readonly counters: WriteCounters
   readonly cache: SourceCache
   readonly transferDeadlineMs: number
   /** A WRITE to that consumer has its final status. */
   readonly onWriteEnd: (peer: ConsumerPeer, isDone: boolean) => void
-  readonly onPartEnd: (part: PartRecord) => void
+  readonly onPartEnd: (part: Part) => void
 }
 
-export class WriteTable {
-  readonly #init: WriteTableOptions
+export class WriteTable<Part extends WritePart> {
+  readonly #init: WriteTableOptions<Part>
   readonly #components: WorkerComponents
-  readonly #writes = new Map<TransferHandle, PartRecord>()
+  readonly #writes = new Map<TransferHandle, Part>()
   readonly #overdue = new Set<TransferHandle>()
   /** Withdrawals that wait for the end of a WRITE. */
   readonly #questions = new Set<Waiter>()
   /** One for each part: two of a turn are one WRITE, or the second would tell of both before the first ended. */
-  readonly #due = new Map<PartRecord, DueWrite>()
+  readonly #due = new Map<Part, DueWrite<Part>>()
 
-  constructor(init: WriteTableOptions) {
+  constructor(init: WriteTableOptions<Part>) {
     this.#init = init
     this.#components = init.components
   }
@@ -64,7 +67,7 @@ export class WriteTable {
   }
 
   /** Notes what of a part can leave; `flush` posts it. */
-  advance(part: PartRecord): void {
+  advance(part: Part): void {
     const due = dueWrite(part, this.#init.cache.caches.blockTokens)
     if (due === null) return
     part.writtenEnd = due.range.end
@@ -114,13 +117,13 @@ export class WriteTable {
   }
 
   /** The prefill starts anew: what was written of it does not count. */
-  preempt(part: PartRecord): void {
+  preempt(part: Part): void {
     this.dispatch(part, { kind: 'preempt' })
     const { kind } = part.state
     if (kind === 'waiting' || kind === 'rewinding') part.writtenEnd = part.registration.firstToken
   }
 
-  withdraw(part: PartRecord): Promise<WithdrawReply> {
+  withdraw(part: Part): Promise<WithdrawReply> {
     const reply = this.#replyOf(part.waiters)
     this.dispatch(part, { kind: 'withdraw' })
     return reply
@@ -136,7 +139,7 @@ export class WriteTable {
     for (const answer of [...this.#questions]) answer('pending')
   }
 
-  dispatch(part: PartRecord, event: WriteEvent): void {
+  dispatch(part: Part, event: WriteEvent): void {
     const now = this.#components.clock.now()
     const { state, effects } = stepWrite(part.state, event, now, undefined)
     part.state = state
@@ -152,20 +155,20 @@ export class WriteTable {
         resolve(reply)
       }
       const { clock } = this.#components
-      const timer = clock.after(pushLimits.withdrawAnswerMs, () => answer('pending'))
+      const timer = clock.after(writeLimits.withdrawAnswerMs, () => answer('pending'))
       waiters.add(answer)
       this.#questions.add(answer)
     })
   }
 
-  #complete(part: PartRecord, completion: TransferCompletion): void {
+  #complete(part: Part, completion: TransferCompletion): void {
     const { transfer } = completion
     if (completion.status === 'overdue') {
       this.#overdue.add(transfer)
       this.#init.counters.add('writesOverdue')
       const { identity } = part.peer
       recordOverdue(this.#components, 'write', {
-        requestId: part.rendezvous.source?.requestId ?? '',
+        requestId: part.transfer.source?.requestId ?? '',
         ...{ engineId: identity.engineId, blockCount: part.registration.blockIds.length },
       })
       this.#measure()
@@ -188,7 +191,7 @@ export class WriteTable {
   }
 
   /** Sums over a part's WRITEs; times of the last, since only that one is waited for. */
-  #note(part: PartRecord, times: TransferTimes): void {
+  #note(part: Part, times: TransferTimes): void {
     const before = part.times
     part.times = {
       ...times,
@@ -199,7 +202,7 @@ export class WriteTable {
     if (before === null) part.postedAtMs = this.#components.clock.now() - times.wireUs / 1_000
   }
 
-  #perform(part: PartRecord, effect: WriteEffect): void {
+  #perform(part: Part, effect: WriteEffect): void {
     switch (effect.kind) {
       case 'answer': {
         for (const answer of [...part.waiters]) answer(effect.answer)
@@ -219,7 +222,7 @@ export class WriteTable {
     }
   }
 
-  async #notify({ peer, registration }: PartRecord): Promise<void> {
+  async #notify({ peer, registration }: Part): Promise<void> {
     const { agent, logger } = this.#components
     const { loadId } = registration
     try {
@@ -231,13 +234,13 @@ export class WriteTable {
     }
   }
 
-  #tellDone({ peer, registration, times, postedAtMs }: PartRecord): void {
+  #tellDone({ peer, registration, times, postedAtMs }: Part): void {
     if (times === null) return
     const news = { loadId: registration.loadId, times, postedAtMs: Math.max(0, postedAtMs) }
-    this.#send(peer, messageKinds.done, encodeDone(news))
+    this.#send(peer, 'done', encodeDone(news))
   }
 
-  #tellFailed({ peer, registration }: PartRecord, error: AnyConnectorError): void {
+  #tellFailed({ peer, registration }: Part, error: AnyConnectorError): void {
     const { loadId } = registration
     this.#components.logger.warn(`not written: ${error.message}`, {
       ...{
@@ -246,11 +249,12 @@ export class WriteTable {
         transferId: registration.transferId,
       },
     })
-    this.#send(peer, messageKinds.failed, encodeFailed({ loadId, error }))
+    this.#send(peer, 'failed', encodeFailed({ loadId, error }))
   }
 
   /** Lost when the association ended: then the consumer asks by itself. */
-  #send({ association, rank }: ConsumerPeer, kind: string, body: Uint8Array): void {
-    if (association?.isOpen === true) association.send(kindOfRank(kind, rank), body)
+  #send({ association, rank }: ConsumerPeer, kind: MessageKind, body: Uint8Array): void {
+    if (association?.isOpen !== true) return
+    association.send(kindOf(this.#init.protocol, kind, rank), body)
   }
 }

@@ -3,14 +3,19 @@
  * or is given up: shakes hands early, while the producer computes. Also tells producers of what is not
  * needed. Owned by consumer-worker.ts.
  */
-import { instantPlus, limits, type Instant, type RequestId } from '@kvferry/connector-api'
-import type { WorkerComponents } from '@kvferry/connector-api'
-import { asConnectorError, kindOfRank, matchingRanks } from '@kvferry/connector-api/protocol'
-import type { Offer } from './load-record.ts'
-import { pushLimits } from './limits.ts'
-import { encodeRelease, messageKinds } from './messages.ts'
+import {
+  limits,
+  instantPlus,
+  type WorkerComponents,
+  type Instant,
+  type RequestId,
+} from '../index.ts'
+import { asConnectorError, matchingRanks } from '../protocol/index.ts'
+import type { Offer } from './offer.ts'
+import { writeLimits } from './limits.ts'
+import { encodeRelease, kindOf } from './messages.ts'
 import type { LinkKey, ProducerLink, ProducerLinks } from './producer-links.ts'
-import type { PushCounters } from './push-counters.ts'
+import type { WriteCounters } from './write-counters.ts'
 import type { Speaker } from './registration-client.ts'
 
 interface OfferRecord {
@@ -25,7 +30,7 @@ interface Release {
 
 export class OfferKeeper {
   readonly #components: WorkerComponents
-  readonly #counters: PushCounters
+  readonly #counters: WriteCounters
   readonly #speaker: Speaker
   readonly #links: () => ProducerLinks
   readonly #offers = new Map<RequestId, OfferRecord>()
@@ -34,7 +39,7 @@ export class OfferKeeper {
   readonly #releases = new Map<Release, LinkKey>()
   #inFlight = 0
 
-  constructor(counters: PushCounters, speaker: Speaker, links: () => ProducerLinks) {
+  constructor(counters: WriteCounters, speaker: Speaker, links: () => ProducerLinks) {
     this.#components = speaker.components
     this.#counters = counters
     this.#speaker = speaker
@@ -88,7 +93,7 @@ export class OfferKeeper {
   }
 
   releaseRank(offer: Release['offer'], rank: number): void {
-    if (this.#releases.size + this.#inFlight >= pushLimits.newsInFlightMax) {
+    if (this.#releases.size + this.#inFlight >= writeLimits.newsInFlightMax) {
       this.#counters.add('newsDropped')
       return
     }
@@ -123,7 +128,7 @@ export class OfferKeeper {
   }
 
   #longestMs(): number {
-    return pushLimits.waitingLeaseCountMax * limits.leaseDurationMs
+    return writeLimits.waitingLeaseCountMax * limits.leaseDurationMs
   }
 
   #ranksOf({ producer }: Pick<Offer, 'producer'>): number[] {
@@ -141,8 +146,9 @@ export class OfferKeeper {
   async #deliver(transferId: string, { association, rank }: ProducerLink): Promise<void> {
     this.#inFlight += 1
     try {
-      const body = encodeRelease({ rank: this.#speaker.rank, transferId })
-      await association.request(kindOfRank(messageKinds.release, rank), body)
+      const { protocol, rank: ownRank } = this.#speaker
+      const body = encodeRelease({ rank: ownRank, transferId })
+      await association.request(kindOf(protocol, 'release', rank), body)
     } catch (cause) {
       const context = { operation: 'release', peer: association.peer.engineId }
       const { code, message } = asConnectorError(cause, context)

@@ -8,19 +8,15 @@ import {
   type AnyConnectorError,
   type Timer,
   type WorkerComponents,
-} from '@kvferry/connector-api'
-import {
-  asConnectorError,
-  heartbeatIntervalMs,
-  heartbeatPortions,
-  kindOfRank,
-} from '@kvferry/connector-api/protocol'
+} from '../index.ts'
+import { asConnectorError, heartbeatIntervalMs, heartbeatPortions } from '../protocol/index.ts'
 import { decodeHeartbeatReply, encodeHeartbeat } from './heartbeat-messages.ts'
-import { pushLimits } from './limits.ts'
+import { writeLimits } from './limits.ts'
 import type { PartRecord } from './load-record.ts'
-import { messageKinds } from './messages.ts'
+import { kindOf } from './messages.ts'
 import type { ProducerLink } from './producer-links.ts'
-import type { PushCounters } from './push-counters.ts'
+import type { Speaker } from './registration-client.ts'
+import type { WriteCounters } from './write-counters.ts'
 
 /** What a heartbeat asks for, and whom its answer concerns. */
 export interface HeartbeatSource {
@@ -36,22 +32,21 @@ export interface HeartbeatSource {
 
 export class Heartbeats {
   readonly #components: WorkerComponents
-  readonly #counters: PushCounters
-  readonly #rank: number
+  readonly #counters: WriteCounters
+  readonly #speaker: Speaker
   readonly #source: HeartbeatSource
   readonly #timers = new Map<ProducerLink, Timer>()
   /** Heartbeats without an answer, one after the other. */
   readonly #failureCounts = new WeakMap<ProducerLink, number>()
 
   constructor(options: {
-    readonly components: WorkerComponents
-    readonly counters: PushCounters
-    readonly rank: number
+    readonly speaker: Speaker
+    readonly counters: WriteCounters
     readonly source: HeartbeatSource
   }) {
-    this.#components = options.components
+    this.#components = options.speaker.components
     this.#counters = options.counters
-    this.#rank = options.rank
+    this.#speaker = options.speaker
     this.#source = options.source
   }
 
@@ -88,8 +83,9 @@ export class Heartbeats {
   ): Promise<void> {
     const { association, rank } = link
     try {
-      const body = encodeHeartbeat({ rank: this.#rank, transferIds })
-      const answer = await association.request(kindOfRank(messageKinds.heartbeat, rank), body)
+      const { protocol, rank: ownRank } = this.#speaker
+      const body = encodeHeartbeat({ rank: ownRank, transferIds })
+      const answer = await association.request(kindOf(protocol, 'heartbeat', rank), body)
       const standings = decodeHeartbeatReply(answer, transferIds.length)
       this.#counters.add('heartbeatsDone')
       this.#failureCounts.delete(link)
@@ -104,7 +100,7 @@ export class Heartbeats {
       const count = (this.#failureCounts.get(link) ?? 0) + 1
       this.#failureCounts.set(link, count)
       this.#counters.add('heartbeatsFailed')
-      if (count < pushLimits.silentHeartbeatCount) return
+      if (count < writeLimits.silentHeartbeatCount) return
       this.#source.onSilence(link, asConnectorError(cause, context))
     }
   }

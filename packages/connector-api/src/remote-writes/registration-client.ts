@@ -8,20 +8,22 @@ import {
   type AnyConnectorError,
   type PeerIdentity,
   type WorkerComponents,
-} from '@kvferry/connector-api'
-import { asConnectorError, kindOfRank, type PeerFacts } from '@kvferry/connector-api/protocol'
+} from '../index.ts'
+import { asConnectorError, type PeerFacts } from '../protocol/index.ts'
 import { blocksOf, firstTokenOf, type PartRecord } from './load-record.ts'
 import {
   decodeRegisterReply,
   decodeWithdrawReply,
   encodeRegistration,
   encodeWithdraw,
-  messageKinds,
+  kindOf,
 } from './messages.ts'
 import type { RegistrationEvent } from './registration-state.ts'
 
 /** The consumer rank that asks. */
 export interface Speaker {
+  /** The protocol's name. */
+  readonly protocol: string
   readonly components: WorkerComponents
   readonly rank: number
   readonly facts: PeerFacts
@@ -29,7 +31,7 @@ export interface Speaker {
 
 /** Never rejects. */
 export async function register(
-  { rank, facts }: Speaker,
+  { protocol, rank, facts }: Speaker,
   { link, load, loadId }: PartRecord,
 ): Promise<RegistrationEvent> {
   const { association, identity, rank: producerRank } = link!
@@ -41,7 +43,7 @@ export async function register(
       firstToken: firstTokenOf(order, facts.blockTokens),
       blockIds: blocksOf(order),
     })
-    const answer = await association.request(kindOfRank(messageKinds.register, producerRank), body)
+    const answer = await association.request(kindOf(protocol, 'register', producerRank), body)
     const refusal = decodeRegisterReply(answer, identity.engineId, order.requestId)
     return refusal === null ? { kind: 'accept' } : { kind: 'refuse', error: refusal }
   } catch (cause) {
@@ -52,13 +54,13 @@ export async function register(
 
 /** Never rejects. Asks again as long as the producer answers that its WRITE has not ended. */
 export async function withdraw(
-  { components, rank }: Speaker,
+  { protocol, components, rank }: Speaker,
   { link, load, loadId }: PartRecord,
 ): Promise<RegistrationEvent> {
   const { address, identity, process, rank: producerRank } = link!
   const hasEnded = process === null ? null : (components.processes?.hasEnded(process) ?? null)
   if (hasEnded === true) return { kind: 'writer-end' }
-  const kind = kindOfRank(messageKinds.withdraw, producerRank)
+  const kind = kindOf(protocol, 'withdraw', producerRank)
   const body = encodeWithdraw({ rank, loadId, transferId: load.order.transferId })
   try {
     for (;;) {

@@ -3,14 +3,14 @@
  * into it): all written, and it is loaded; one failed, and the others are withdrawn; it is reported only
  * when none is open any more, since until then its blocks may be written into. Called by load-table.ts.
  */
-import { assertNever, type AnyConnectorError } from '@kvferry/connector-api'
+import { assertNever, type AnyConnectorError } from '../index.ts'
 import {
   checked,
   refuse,
   type LoadOutcome,
   type Step,
   type TransitionTable,
-} from '@kvferry/connector-api/protocol'
+} from '../protocol/index.ts'
 
 export type LoadState =
   | {

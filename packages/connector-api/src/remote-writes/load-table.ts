@@ -11,14 +11,14 @@ import {
   type EngineId,
   type Instant,
   type RequestId,
-} from '@kvferry/connector-api'
+} from '../index.ts'
 import {
   LoadResults,
   limitExceeded,
   matchingRanks,
   quarantineError,
   type LoadOutcome,
-} from '@kvferry/connector-api/protocol'
+} from '../protocol/index.ts'
 import type { BlockFinisher } from './block-finisher.ts'
 import {
   blocksOf,
@@ -29,13 +29,13 @@ import {
   type PartRecord,
 } from './load-record.ts'
 import { stepLoad, type LoadEffect, type LoadEvent } from './load-state.ts'
-import { pushLimits } from './limits.ts'
+import { writeLimits } from './limits.ts'
 import { PartTable, type PartTableOptions } from './part-table.ts'
-import type { PushCounters } from './push-counters.ts'
+import type { WriteCounters } from './write-counters.ts'
 import { isRegistrationOver } from './registration-state.ts'
 
 export interface LoadTableOptions extends Omit<PartTableOptions, 'onEnd' | 'onNews' | 'onDoubt'> {
-  readonly counters: PushCounters
+  readonly counters: WriteCounters
   readonly finisher: BlockFinisher
   readonly registrationTimeoutMs: number
   /** A load began or ended. */
@@ -87,7 +87,7 @@ export class LoadTable {
   isStuck(engineId: EngineId): boolean {
     const progressAt = this.#progressAt.get(engineId)
     if (progressAt === undefined) return false
-    return this.#init.components.clock.now() >= instantPlus(progressAt, pushLimits.roomStallMs)
+    return this.#init.components.clock.now() >= instantPlus(progressAt, writeLimits.roomStallMs)
   }
 
   /** Takes a load on; its producer ranks are asked as soon as they can be reached. */
@@ -237,7 +237,7 @@ export class LoadTable {
       record.parts.forEach((part) => this.parts.forget(part))
     }
     this.#unsampled.set(record, add)
-    record.deadline = clock.after(pushLimits.timesWaitMs, add)
+    record.deadline = clock.after(writeLimits.timesWaitMs, add)
     this.#newsEnd(record)
   }
 

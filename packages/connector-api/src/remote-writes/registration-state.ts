@@ -4,8 +4,8 @@
  * only on its word (written, failed, withdrawn) or on proof that its process is gone (architecture, "When
  * may a block be reused?"). Silence never ends it. Called by load-table.ts.
  */
-import { assertNever, type AnyConnectorError } from '@kvferry/connector-api'
-import { checked, refuse, type Step, type TransitionTable } from '@kvferry/connector-api/protocol'
+import { assertNever, type AnyConnectorError } from '../index.ts'
+import { checked, refuse, type Step, type TransitionTable } from '../protocol/index.ts'
 
 export type RegistrationState =
   /** The producer has not been asked: nobody writes. */

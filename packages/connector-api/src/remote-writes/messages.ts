@@ -1,29 +1,44 @@
 /**
- * Bodies of the side channel's messages. Consumer → producer: `push.handshake`, `push.heartbeat`,
- * `push.register`, `push.withdraw`, `push.release`; producer → consumer: `push.wired`, `push.done`,
- * `push.failed`. Who the peer is comes from the association, never from a body; which of its ranks speaks
- * is in the body, for the ranks of an engine share the association. The first byte of every body is
- * WIRE_VERSION; peers of different versions refuse each other by name.
+ * Bodies of the side channel's messages. Consumer → producer: handshake, heartbeat, register, withdraw,
+ * release; producer → consumer: wired, done, failed. Their kinds begin with the protocol's name
+ * (`push.register`), so that peers of different protocols never take one for another. Who the peer is comes
+ * from the association, never from a body; which of its ranks speaks is in the body, for the ranks of an
+ * engine share the association. The first byte of every body is WIRE_VERSION; peers of different versions
+ * refuse each other by name.
  */
 import {
   limits,
+  type ConnectorCapabilities,
   type AnyConnectorError,
   type RequestId,
   type TransferTimes,
-} from '@kvferry/connector-api'
+} from '../index.ts'
+import { kindOfRank } from '../protocol/index.ts'
 import { bodyReader, bodyWriter, readFlag, readRank } from './body-fields.ts'
 import { readError, writeError } from './error-fields.ts'
 
 export const messageKinds = {
-  handshake: 'push.handshake',
-  heartbeat: 'push.heartbeat',
-  register: 'push.register',
-  withdraw: 'push.withdraw',
-  release: 'push.release',
-  wired: 'push.wired',
-  done: 'push.done',
-  failed: 'push.failed',
+  handshake: 'handshake',
+  heartbeat: 'heartbeat',
+  register: 'register',
+  withdraw: 'withdraw',
+  release: 'release',
+  wired: 'wired',
+  done: 'done',
+  failed: 'failed',
 } as const
+
+/** Who speaks: the connector's name and what it can do. */
+export interface WriteProtocol {
+  readonly name: string
+  readonly capabilities: ConnectorCapabilities
+}
+
+export type MessageKind = keyof typeof messageKinds
+
+/** As it travels: of `protocol`, to rank `tpRank` of the engine that hears it. */
+export const kindOf = (protocol: string, kind: MessageKind, tpRank: number): string =>
+  kindOfRank(`${protocol}.${kind}`, tpRank)
 
 /** The blocks of one consumer rank for one transfer. */
 export interface Registration {

@@ -5,24 +5,14 @@ import {
   type AnyConnectorError,
   type BlockIds,
   type LoadSample,
-  type RequestId,
   type Timer,
-} from '@kvferry/connector-api'
-import { limitExceeded, unsupported } from '@kvferry/connector-api/protocol'
+} from '../index.ts'
+import { limitExceeded, unsupported } from '../protocol/index.ts'
 import type { LoadState } from './load-state.ts'
 import type { DoneNews } from './messages.ts'
-import type { PromptFacts } from './metadata.ts'
-import type { ProducerPlace } from './params.ts'
+import type { Offer } from './offer.ts'
 import type { LinkKey, ProducerLink } from './producer-links.ts'
 import type { RegistrationState } from './registration-state.ts'
-
-/** What a request came with. */
-export interface Offer {
-  readonly requestId: RequestId
-  readonly transferId: string
-  readonly producer: ProducerPlace
-  readonly prompt: PromptFacts
-}
 
 /** Blocks that end with token `tokenEnd` of the prompt. */
 export interface LoadOrder extends Offer {

@@ -1,7 +1,7 @@
 /**
  * The consumer's part of the worker half: shakes hands with producers early, registers blocks, and hears of
  * their end. Routes what the scheduler half ordered, and what producers say, to the parts that act. Owned
- * by worker.ts; runs on the engine's thread.
+ * by a connector's worker half; runs on the engine's thread.
  */
 import {
   ConnectorError,
@@ -12,34 +12,47 @@ import {
   type PeerIdentity,
   type RequestId,
   type WorkerComponents,
-} from '@kvferry/connector-api'
+} from '../index.ts'
 import {
   PeerTokens,
   PollHolds,
   closed,
-  kindOfRank,
   limitExceeded,
   peerUnavailable,
   protocolLimits,
   type LoadResults,
   type PeerFacts,
-} from '@kvferry/connector-api/protocol'
+} from '../protocol/index.ts'
 import type { BlockFinisher } from './block-finisher.ts'
 import type { HandshakeRequest } from './handshake-messages.ts'
 import { Heartbeats } from './heartbeats.ts'
-import type { Offer } from './load-record.ts'
+import type { Offer } from './offer.ts'
 import { LoadTable } from './load-table.ts'
-import { decodeDone, decodeFailed, decodeSpeaker, encodeEmpty, messageKinds } from './messages.ts'
+import {
+  decodeDone,
+  decodeFailed,
+  decodeSpeaker,
+  encodeEmpty,
+  kindOf,
+  messageKinds,
+  type MessageKind,
+  type WriteProtocol,
+} from './messages.ts'
 import { decodeWriteDone } from './notification.ts'
 import { OfferKeeper } from './offer-keeper.ts'
-import type { PushOptions } from './options.ts'
 import { ProducerLinks } from './producer-links.ts'
-import type { PushCounters } from './push-counters.ts'
+import type { WriteCounters } from './write-counters.ts'
 
 export interface ConsumerOptions {
+  readonly protocol: WriteProtocol
   readonly components: WorkerComponents
-  readonly counters: PushCounters
-  readonly options: PushOptions
+  readonly counters: WriteCounters
+  readonly options: {
+    /** Connect, exchange, add the peer. */
+    readonly handshakeTimeoutMs: number
+    /** How long a load waits for its blocks before it is withdrawn. */
+    readonly registrationTimeoutMs: number
+  }
   readonly facts: PeerFacts
   readonly rank: number
   readonly finisher: BlockFinisher
@@ -51,7 +64,7 @@ export interface ConsumerOptions {
 export class ConsumerWorker {
   readonly #init: ConsumerOptions
   readonly #components: WorkerComponents
-  readonly #counters: PushCounters
+  readonly #counters: WriteCounters
   readonly #links: ProducerLinks
   readonly #offers: OfferKeeper
   readonly #loads: LoadTable
@@ -62,13 +75,13 @@ export class ConsumerWorker {
   #wakeShutdown: (() => void) | null = null
 
   constructor(init: ConsumerOptions) {
-    const { components, counters, options, rank, facts } = init
+    const { protocol, components, counters, options, rank, facts } = init
     this.#init = init
     this.#components = components
     this.#counters = counters
     this.#tokens = new PeerTokens(components.random)
     this.#holds = new PollHolds(components.clock, () => this.#onChange())
-    const speaker = { components, rank, facts }
+    const speaker = { protocol: protocol.name, components, rank, facts }
     const links = (): ProducerLinks => this.#links
     this.#offers = new OfferKeeper(counters, speaker, links)
     this.#loads = new LoadTable({
@@ -77,12 +90,7 @@ export class ConsumerWorker {
       onChange: () => this.#onChange(),
       onRelease: (order, of) => this.#offers.releaseRank(order, of),
     })
-    this.#heartbeats = new Heartbeats({
-      components,
-      counters,
-      rank,
-      source: this.#heartbeatSource(),
-    })
+    this.#heartbeats = new Heartbeats({ speaker, counters, source: this.#heartbeatSource() })
     this.#links = this.#createLinks()
     this.#listen()
   }
@@ -166,9 +174,9 @@ export class ConsumerWorker {
   }
 
   #createLinks(): ProducerLinks {
-    const { components, counters, options } = this.#init
+    const { protocol, components, counters, options } = this.#init
     return new ProducerLinks({
-      ...{ components, counters, handshakeTimeoutMs: options.handshakeTimeoutMs },
+      ...{ protocol, components, counters, handshakeTimeoutMs: options.handshakeTimeoutMs },
       introduce: (identity) => this.#introduce(identity),
       listener: {
         onHandshake: (identity, rank) =>
@@ -215,24 +223,25 @@ export class ConsumerWorker {
   }
 
   #listen(): void {
-    const answers: Record<string, (body: Uint8Array, peer: PeerIdentity) => void> = {
-      [messageKinds.wired]: (body, peer) => {
+    const answers: Partial<Record<MessageKind, (body: Uint8Array, peer: PeerIdentity) => void>> = {
+      wired: (body, peer) => {
         const rank = decodeSpeaker(body, messageKinds.wired, peer.engineId)
         this.#holds.end(wireUpOf(peer, rank))
       },
-      [messageKinds.done]: (body, peer) =>
-        this.#loads.parts.onDone(decodeDone(body, peer.engineId), peer),
-      [messageKinds.failed]: (body, peer) =>
+      done: (body, peer) => this.#loads.parts.onDone(decodeDone(body, peer.engineId), peer),
+      failed: (body, peer) =>
         this.#loads.parts.onProducerFailed(decodeFailed(body, peer.engineId), peer),
     }
     const { sideChannel } = this.#components
-    for (const [kind, answer] of Object.entries(answers)) {
-      sideChannel.handle(kindOfRank(kind, this.#init.rank), (body, { peer }: Association) => {
+    const { protocol, rank: ownRank } = this.#init
+    for (const [name, answer] of Object.entries(answers)) {
+      const kind = kindOf(protocol.name, name as MessageKind, ownRank)
+      sideChannel.handle(kind, (body, { peer }: Association) => {
         try {
           answer(body, peer)
           return encodeEmpty()
         } catch (error) {
-          if (ConnectorError.isInstance(error)) this.#refused(kind, error.message)
+          if (ConnectorError.isInstance(error)) this.#refused(name, error.message)
           throw error
         }
       })

@@ -2,18 +2,13 @@
  * A producer's error in a message: its code and its words. The consumer's load fails with the code, where it
  * can mean the same there; everything else is a failed transfer that names the code.
  */
-import {
-  ConnectorError,
-  limits,
-  type AnyConnectorError,
-  type RequestId,
-} from '@kvferry/connector-api'
-import type { ByteReader, ByteWriter } from '@kvferry/connector-api/protocol'
-import { pushLimits } from './limits.ts'
+import { ConnectorError, limits, type AnyConnectorError, type RequestId } from '../index.ts'
+import type { ByteReader, ByteWriter } from '../protocol/index.ts'
+import { writeLimits } from './limits.ts'
 
 export function writeError(writer: ByteWriter, error: AnyConnectorError): void {
   // Four bytes at most for each UTF-16 unit.
-  writer.string(error.code).string(error.message.slice(0, pushLimits.reasonSizeBytesMax / 4))
+  writer.string(error.code).string(error.message.slice(0, writeLimits.reasonSizeBytesMax / 4))
   const { limit, value, max } = boundOf(error)
   writer.string(limit).f64(value).f64(max)
 }
@@ -33,7 +28,7 @@ export function readError(
   requestId: RequestId | null,
 ): AnyConnectorError {
   const code = reader.string(limits.idSizeBytesMax)
-  const words = reader.string(pushLimits.reasonSizeBytesMax)
+  const words = reader.string(writeLimits.reasonSizeBytesMax)
   const limit = reader.string(limits.idSizeBytesMax)
   const [value, max] = [reader.f64(), reader.f64()]
   const message = `${peer}: ${words}`

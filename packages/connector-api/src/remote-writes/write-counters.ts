@@ -1,0 +1,28 @@
+/** What one worker counts of its remote writes, as consumer and as producer. */
+import type { Counters } from '../protocol/index.ts'
+
+export const writeCounterNames = [
+  'loadsStarted',
+  'loadsDone',
+  'loadsFailed',
+  'loadsAborted',
+  'loadSamplesDropped',
+  'offersGivenUp',
+  'handshakesDone',
+  'handshakesFailed',
+  'heartbeatsDone',
+  'heartbeatsFailed',
+  'registrationsAccepted',
+  'registrationsRefused',
+  'withdrawalsAnswered',
+  'writesDone',
+  'writesFailed',
+  'writesOverdue',
+  'leasesExpired',
+  'newsDropped',
+  'notificationsLate',
+  'messagesRefused',
+] as const
+
+/** A protocol may count more. */
+export type WriteCounters = Counters<(typeof writeCounterNames)[number]>
