@@ -1,3 +1,5 @@
+import type { AgentPath } from './slabs.ts'
+
 /**
  * What a connector can do, as data. Drives the conformance suite's skips, the support table in the
  * docs, the router's dispatch and early refusal (ERR_KV_UNSUPPORTED). It never changes at run time.
@@ -20,4 +22,9 @@ export interface ConnectorCapabilities {
   readonly supportsMultimodal: boolean
   /** `n > 1` and list prompts within one request; when false the router splits or refuses them. */
   readonly supportsParallelSampling: boolean
+  /**
+   * Paths on which its transfers may travel (`config.path`); absent means `descriptors` alone. With another
+   * one configured, the engine is refused at its start. Added in CONTRACT_VERSION 3.
+   */
+  readonly transferPaths?: readonly AgentPath[]
 }

@@ -37,6 +37,15 @@ export const limits = {
   drainingTransferCountMax: 1_024,
   /** A transfer without final status after this is reported overdue (it stays tracked). */
   transferDeadlineMs: 30_000,
+  /** Bytes of one slab: what one WRITE or READ of the path `slabs` carries at most. Measured on two H200s: larger gain nothing. */
+  slabSizeBytes: 16_777_216,
+  slabSizeBytesMin: 4_096,
+  slabSizeBytesMax: 268_435_456,
+  /** Slabs that an agent has for each direction. Fewer than 3 in flight leave the link idle between them. */
+  slabCount: 4,
+  slabCountMax: 64,
+  /** A lent slab whose borrower says nothing for so long is counted as suspect. */
+  slabSilenceMs: 30_000,
   /** How long a producer keeps blocks for a reader. vLLM's `kv_lease_duration`. */
   leaseDurationMs: 30_000,
   /** Margin that a reader keeps before the end of its lease, for clock rate differences. */
@@ -57,5 +66,8 @@ assert(
   'handshake shorter than one answer',
 )
 assert(limits.transferDeadlineMs <= limits.leaseDurationMs, 'a transfer may outlive every lease')
+assert(limits.slabCount <= limits.slabCountMax, 'more slabs than may be')
+assert(limits.slabSizeBytes <= limits.slabSizeBytesMax, 'a slab is larger than it may be')
+assert(limits.transferDeadlineMs <= limits.slabSilenceMs, 'a slab in use would count as suspect')
 assert(limits.agentMetadataSizeBytesMax < limits.frameSizeBytesMax, 'metadata exceeds a frame')
 assert(limits.idSizeBytesMax + 32 <= limits.notificationSizeBytesMax, 'id exceeds a notification')

@@ -11,6 +11,8 @@
  */
 import type { AnyConnectorError } from './errors.ts'
 import type { KvMemory } from './kv-memory.ts'
+import type { ProcessIdentity } from './processes.ts'
+import type { AgentPath } from './slabs.ts'
 
 declare const handle: unique symbol
 type Handle<Name extends string> = number & { readonly [handle]: Name }
@@ -74,6 +76,13 @@ export interface TransferPost {
   readonly notification?: Uint8Array
   /** Default `limits.transferDeadlineMs`, from enqueueing. */
   readonly deadlineMs?: number
+  /**
+   * How the bytes travel; the outcome is the same. Default `descriptors`. `slabs` needs slabs on both
+   * sides (`pathsTo`). What differs (slabs.ts): the bytes of the remote side are moved by the *peer's*
+   * agent, so that a `write` is final on its word, and a peer that is silent or that nobody proves dead
+   * leaves the transfer overdue.
+   */
+  readonly path?: AgentPath
 }
 
 export interface TransferTimes {
@@ -123,12 +132,20 @@ export interface AgentCounters {
   readonly bytesMoved: number
   /** Polls of the library while something was open or expected. */
   readonly polls: number
+  /** Slabs of ours that peers have in use now. */
+  readonly slabsLent: number
+  /** Of these, those whose borrower has been silent for `limits.slabSilenceMs`: out of service until it speaks or is proven dead. */
+  readonly slabsSuspect: number
+  /** Slabs that left here full, or came here full, since the start. */
+  readonly slabsMoved: number
 }
 
 export interface TransferAgent {
   /** Unique per incarnation; peers address it by this name. */
   readonly name: string
   readonly kind: 'nixl' | 'memory'
+  /** What this agent was made for. `descriptors` always; `slabs` when it was given some. */
+  readonly paths: readonly AgentPath[]
 
   setListener(listener: AgentListener): void
 
@@ -166,6 +183,16 @@ export interface TransferAgent {
   }): Promise<PeerHandle>
   /** Forgets the peer and its tables. Open transfers stay tracked to their final status. Idempotent. */
   removePeer(peer: PeerHandle): Promise<void>
+
+  /** What a post to this peer may name as its `path`: what both agents have. @throws RangeError for a stale handle. */
+  pathsTo(peer: PeerHandle): readonly AgentPath[]
+  /**
+   * The caller's proof that this process has ended (architecture §6). What it left in our slabs is dropped,
+   * a copy out of one that is under way ends first, and they return to service; transfers that wait for a
+   * peer's agent in that process end `failed`. Once it resolves, nothing that came from there touches our
+   * memory any more. Blocks that this process may have written by `slabs` must not be reused before.
+   */
+  processEnded(process: ProcessIdentity): Promise<void>
 
   createFence(): ReadyFence
   /** Idempotent; the fence's handle is released when no post waits for it any more. */

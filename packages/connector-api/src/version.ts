@@ -13,5 +13,6 @@ export const WIRE_VERSION = 3
  * Version of the hooks in connector.ts. Frozen: additions raise it, anything else waits for a major version.
  *   1  as proven in the reference engine and inside vLLM (contributing/decisions/0007)
  *   2  requests name their prompt: `promptDigest`, and `digestOf` where answers are handed over (0009)
+ *   3  the paths that a connector's transfers may take: `transferPaths` (0011)
  */
-export const CONTRACT_VERSION = 2
+export const CONTRACT_VERSION = 3

@@ -8,6 +8,7 @@ import {
   limits,
   type AgentCounters,
   type AgentListener,
+  type AgentPath,
   type BlockTableHandle,
   type BlockTableRegion,
   type FenceHandle,
@@ -38,6 +39,7 @@ export interface NixlAgentOptions {
 export class NixlAgent implements TransferAgent {
   readonly name: string
   readonly kind = 'nixl'
+  readonly paths: readonly AgentPath[] = ['descriptors']
   readonly #native: NativeAgent
   readonly #commands = new PendingCommands()
   readonly #drains = new DrainWaiters()
@@ -135,6 +137,13 @@ export class NixlAgent implements TransferAgent {
     )
   }
 
+  pathsTo(peer: PeerHandle): readonly AgentPath[] {
+    handle(peer, 'peer')
+    return this.paths
+  }
+
+  async processEnded(): Promise<void> {}
+
   createFence(): ReadyFence {
     const fence = this.#call('createFence', () => this.#native.createFence())
     return { handle: fence as FenceHandle }
@@ -166,7 +175,7 @@ export class NixlAgent implements TransferAgent {
   }
 
   counters(): AgentCounters {
-    return this.#native.counters()
+    return { ...this.#native.counters(), slabsLent: 0, slabsSuspect: 0, slabsMoved: 0 }
   }
 
   drain(options: { readonly deadlineMs: number }): Promise<void> {

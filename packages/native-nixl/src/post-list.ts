@@ -2,7 +2,12 @@
  * Checks the form of posts (TypeError) and lays them out as the flat list that C++ reads. Ranges, ids and
  * handles are checked in C++, in one pass over the arrays. Nothing here is made per block.
  */
-import { limits, type TransferPost, type TransferSide } from '@kvferry/connector-api'
+import {
+  ConnectorError,
+  limits,
+  type TransferPost,
+  type TransferSide,
+} from '@kvferry/connector-api'
 import type { NativePosts } from './binding.ts'
 
 const directions: Readonly<Record<string, number | undefined>> = { read: 0, write: 1 }
@@ -16,6 +21,12 @@ export function layOutPosts(posts: readonly TransferPost[]): NativePosts {
     const direction = directions[post.direction]
     if (direction === undefined) {
       throw new TypeError(`direction must be "read" or "write", not ${String(post.direction)}`)
+    }
+    if ((post.path ?? 'descriptors') !== 'descriptors') {
+      if (post.path !== 'slabs') throw new TypeError(`path must be known, not ${String(post.path)}`)
+      throw new ConnectorError('ERR_KV_UNSUPPORTED', 'path: this agent has no slabs', {
+        capability: 'path',
+      })
     }
     list.push(direction, handle(post.peer, 'peer'))
     list.push(post.after === undefined ? null : handle(post.after?.handle, 'after.handle'))

@@ -6,7 +6,9 @@ import { ConnectorError } from '../../errors.ts'
 import { assert, assertRefused } from '../agent/expect.ts'
 import type { ConnectorGroupRuns } from './clause-run.ts'
 
-const kinds: Readonly<Record<keyof ConnectorCapabilities, readonly unknown[] | 'count'>> = {
+const kinds: Readonly<
+  Record<Exclude<keyof ConnectorCapabilities, 'transferPaths'>, readonly unknown[] | 'count'>
+> = {
   transferMode: ['pull', 'push', 'ticket'],
   dispatch: ['sequential', 'concurrent'],
   isBidirectional: [true, false],
@@ -29,6 +31,11 @@ export const manifest: ConnectorGroupRuns<'C1'> = {
       const isKnown =
         values === 'count' ? Number.isInteger(value) && Number(value) >= 1 : values.includes(value)
       assert.ok(isKnown, `${name} is ${String(value)}`)
+    }
+    const paths = before.transferPaths ?? ['descriptors']
+    assert.ok(paths.includes('descriptors'), 'every agent has descriptors')
+    for (const path of paths) {
+      assert.ok(['descriptors', 'slabs'].includes(path), `transferPaths has ${String(path)}`)
     }
     const cluster = await context.open()
     await context.serveWell(cluster)

@@ -146,6 +146,7 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
   return {
     name: process.name,
     kind: 'memory',
+    paths: ['descriptors'],
     setListener: (listener) => process.setListener(listener),
     async registerRegion(options) {
       assertUsable()
@@ -195,6 +196,13 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
       registry.removePeer(peer)
       await process.turn()
     },
+    pathsTo(peer) {
+      registry.peers.get(peer, 'peer')
+      return ['descriptors']
+    },
+    async processEnded() {
+      await process.turn()
+    },
     createFence() {
       assertUsable()
       return { handle: fences.add({ held: [] }) }
@@ -239,6 +247,7 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
       transfersDraining: process.drainingTransferCount,
       notificationsReceived: process.notificationsReceived,
       notificationsDropped: process.notificationsDropped,
+      ...{ slabsLent: 0, slabsSuspect: 0, slabsMoved: 0 },
     }),
     async drain({ deadlineMs }) {
       let timer = null as ReturnType<typeof core.clock.after> | null
