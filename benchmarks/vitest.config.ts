@@ -1,3 +1,3 @@
 import { testProject } from '../vitest.base.ts'
 
-export default testProject('benchmarks', { testTimeoutMs: 60_000 })
+export default testProject('benchmarks')

@@ -1,10 +1,19 @@
 #!/usr/bin/env node
 // `npm test`: set-up, then every gate in order, each named and timed. Later gates run although an earlier
-// one failed, so that one run shows everything. Last line: `N passed, N failed, N skipped`.
+// one failed, so that one run shows everything. The end: `skipped: TITLE` and `failed: GATE: TITLE` each on a
+// line, then `N passed, N failed, N skipped`.
 // `--only NAME[,NAME]` runs the named gates; `--list` names them.
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import {
+  resultOfCheck,
+  resultOfNative,
+  resultOfVitest,
+  resultOfVllm,
+  sumOf,
+  summaryOf,
+} from './gate-results.mjs'
 import { run } from './process.mjs'
 import { SetupError, root, runMain, setup, toolsPath } from './setup.mjs'
 
@@ -17,70 +26,41 @@ function check(command, args) {
   return async () => {
     const { code, output } = await run(command, args, { cwd: root, env, quiet: true })
     if (code !== 0) process.stderr.write(output)
-    return { passed: code === 0 ? 1 : 0, failed: code === 0 ? 0 : 1, skipped: [] }
+    return resultOfCheck(code, output)
   }
 }
 
-/** Reads vitest's JSON report; a run that left none counts as one failure, whatever its exit code. */
 function vitest(projects, extra = [], extraEnv = {}) {
   return async () => {
     const folder = mkdtempSync(join(tmpdir(), 'kvferry-test-'))
-    const report = join(folder, 'report.json')
+    const reportFile = join(folder, 'report.json')
     try {
-      const args = ['run', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
+      const args = [
+        ...['run', '--reporter=default', '--reporter=json'],
+        `--outputFile.json=${reportFile}`,
+      ]
       // Not through the shim: the shell that it is would be preloaded with a sanitizer as well.
       const entry = join(root, 'node_modules', 'vitest', 'vitest.mjs')
-      const { code } = await run(
+      const { code, output } = await run(
         process.execPath,
         [entry, ...args, ...extra, ...projects.flatMap((name) => ['--project', name])],
-        { cwd: root, env: { ...env, ...extraEnv } },
+        { cwd: root, env: { ...env, ...extraEnv }, tee: true },
       )
-      return readReport(report, code)
+      return resultOfVitest({ reportFile, root, code, output })
     } finally {
       rmSync(folder, { recursive: true, force: true })
     }
   }
 }
 
-function readReport(path, code) {
-  let report
-  try {
-    report = JSON.parse(readFileSync(path, 'utf8'))
-  } catch {
-    return { passed: 0, failed: 1, skipped: [] }
-  }
-  const skipped = report.testResults.flatMap((file) =>
-    file.assertionResults
-      .filter((test) => ['skipped', 'pending', 'todo'].includes(test.status))
-      .map((test) => test.fullName),
-  )
-  const brokenFiles = report.testResults.filter(
-    (file) =>
-      file.status === 'failed' && file.assertionResults.every((test) => test.status !== 'failed'),
-  ).length
-  const failed = report.numFailedTests + brokenFiles
-  return { passed: report.numPassedTests, failed: code !== 0 && failed === 0 ? 1 : failed, skipped }
-}
-
-/** The C++ half's own tests, built with a sanitizer; their last line has the counts. */
+/** The C++ half's own tests, built with a sanitizer. */
 function native(sanitizer) {
   return async () => {
-    const { code, output } = await run(
-      process.execPath,
-      [nativeBuild, '--tests', sanitizer, '--run'],
-      {
-        cwd: root,
-        quiet: true,
-      },
-    )
-    const counts = /(\d+) passed, (\d+) failed\s*$/.exec(output.trim())
-    const failed = counts ? Number(counts[2]) : 1
-    if (code !== 0 || failed > 0) process.stderr.write(output)
-    return {
-      passed: counts ? Number(counts[1]) : 0,
-      failed: code !== 0 && failed === 0 ? 1 : failed,
-      skipped: [],
-    }
+    const args = [nativeBuild, '--tests', sanitizer, '--run']
+    const { code, output } = await run(process.execPath, args, { cwd: root, quiet: true })
+    const result = resultOfNative(code, output)
+    if (result.failed.length > 0) process.stderr.write(output)
+    return result
   }
 }
 
@@ -92,20 +72,15 @@ async function vllm() {
   const wish = process.env.KVFERRY_TEST_VLLM
   if (wish !== '1' && wish !== 'all') {
     const reason = 'real vLLM: set KVFERRY_TEST_VLLM=1 (2.8 GB in the cache folder, 4 minutes)'
-    return { passed: 0, failed: 0, skipped: [reason] }
+    return { passed: 0, failed: [], skipped: [reason] }
   }
   const names = wish === 'all' ? [] : vllmScenarios
   const left =
     names.length === 0 ? [] : ['real vLLM: two servers, push with faults: `npm run test:vllm`']
   const args = [join(root, 'scripts', 'vllm-test.mjs'), '--no-setup', ...names]
   const { code, output } = await run(process.execPath, args, { cwd: root, env, tee: true })
-  const summary = output.match(/^\d+ passed, \d+ failed, \d+ skipped$/gm)?.at(-1)
-  const [passed, failed, skipped] = (summary ?? '0 0 0').match(/\d+/g).map(Number)
-  return {
-    passed,
-    failed: code !== 0 && failed === 0 ? 1 : failed,
-    skipped: [...Array.from({ length: skipped }, () => 'real vLLM'), ...left],
-  }
+  const result = resultOfVllm(code, output)
+  return { ...result, skipped: [...result.skipped, ...left] }
 }
 
 /** Tests that start processes of their own don't share the machine with one another. */
@@ -126,26 +101,18 @@ const asanRuns = [
 ]
 
 async function nativeNodeAsan() {
-  const failure = { passed: 0, failed: 1, skipped: [] }
-  const args = [nativeBuild, '--addon-asan']
-  const built = await run(process.execPath, args, { cwd: root, quiet: true })
-  if (built.code !== 0) {
-    process.stderr.write(built.output)
-    return failure
-  }
+  const built = await check(process.execPath, [nativeBuild, '--addon-asan'])()
+  if (built.failed.length > 0) return built
   const compiler = process.env.CXX || 'g++'
   const found = await run(compiler, ['-print-file-name=libasan.so'], { capture: true })
   const runtime = found.output.trim()
   if (!runtime.startsWith('/')) {
-    return {
-      passed: 0,
-      failed: 0,
-      skipped: [`the addon under ASan: ${compiler} has no libasan.so`],
-    }
+    const reason = `the addon under ASan: ${compiler} has no libasan.so`
+    return { passed: 0, failed: [], skipped: [reason] }
   }
-  const total = { passed: 0, failed: 0, skipped: [] }
+  const results = []
   for (const { leaks, files } of asanRuns) {
-    const result = await vitest(
+    const runTests = vitest(
       ['native-nixl'],
       [...oneByOne, ...files.map((file) => `test/${file}`)],
       {
@@ -153,16 +120,15 @@ async function nativeNodeAsan() {
         LD_PRELOAD: runtime,
         ASAN_OPTIONS: `detect_leaks=${leaks}`,
       },
-    )()
-    total.passed += result.passed
-    total.failed += result.failed
-    total.skipped.push(...result.skipped)
+    )
+    results.push(await runTests())
   }
-  return total
+  return sumOf(results)
 }
 
 const gates = {
   tidy: check(process.execPath, ['scripts/tidy.mjs']),
+  scripts: check(process.execPath, ['--test', 'scripts/gate-results.test.mjs']),
   'check-packages': check(process.execPath, ['scripts/check-packages.mjs']),
   format: check(bin('prettier'), ['--check', '--log-level', 'warn', '.']),
   types: check(bin('tsc'), ['-p', 'tsconfig.json']),
@@ -197,7 +163,7 @@ const gates = {
  * core, with and without a sanitizer.
  */
 const stages = [
-  ['tidy', 'check-packages', 'format', 'types', 'lint', 'links', 'docs'],
+  ['tidy', 'scripts', 'check-packages', 'format', 'types', 'lint', 'links', 'docs'],
   ['unit'],
   ['native-asan', 'native-tsan'],
   ['native-node', 'native-node-asan'],
@@ -211,9 +177,10 @@ async function runGate(name) {
   const seconds = Number(process.hrtime.bigint() - start) / 1e9
   const { passed, failed, skipped } = result
   process.stderr.write(
-    `test: ${name}: ${passed} passed, ${failed} failed, ${skipped.length} skipped (${seconds.toFixed(1)} s)\n`,
+    `test: ${name}: ${passed} passed, ${failed.length} failed, ${skipped.length} skipped (${seconds.toFixed(1)} s)\n`,
   )
-  return result
+  // The same title may fail in two gates.
+  return { ...result, failed: failed.map((title) => `${name}: ${title}`) }
 }
 
 async function main() {
@@ -233,23 +200,18 @@ async function main() {
   } catch (error) {
     if (!(error instanceof SetupError)) throw error
     process.stderr.write(`test: set-up failed: ${error.message}\n`)
-    process.stdout.write('0 passed, 1 failed, 0 skipped\n')
+    const failed = [`set-up: ${error.message.split('\n')[0]}`]
+    process.stdout.write(summaryOf({ passed: 0, failed, skipped: [] }))
     return 1
   }
-  const total = { passed: 0, failed: 0, skipped: [] }
+  const results = []
   for (const stage of stages) {
     const names = stage.filter((name) => !only || only.includes(name))
-    for (const { passed, failed, skipped } of await Promise.all(names.map(runGate))) {
-      total.passed += passed
-      total.failed += failed
-      total.skipped.push(...skipped)
-    }
+    results.push(...(await Promise.all(names.map(runGate))))
   }
-  for (const title of total.skipped) process.stdout.write(`skipped: ${title}\n`)
-  process.stdout.write(
-    `${total.passed} passed, ${total.failed} failed, ${total.skipped.length} skipped\n`,
-  )
-  return total.failed === 0 ? 0 : 1
+  const total = sumOf(results)
+  process.stdout.write(summaryOf(total))
+  return total.failed.length === 0 ? 0 : 1
 }
 
 await runMain(main)
