@@ -11,6 +11,7 @@ import type {
   WorkerComponents,
 } from '@kvferry/connector-api'
 import { limitExceeded, unsupported, protocolLimits } from '@kvferry/connector-api/protocol'
+import { prepareSigning } from './handoff-signature.ts'
 import { pullIdentity } from './identity.ts'
 import { parsePullOptions } from './options.ts'
 import { PullScheduler } from './scheduler.ts'
@@ -21,6 +22,7 @@ export const pull: ConnectorFactory = {
   ...pullIdentity,
   parseOptions: (options) => ({ ...parsePullOptions(options) }),
   createScheduler(components: SchedulerComponents): ConnectorScheduler {
+    prepareSigning()
     return new PullScheduler(components, parsePullOptions(components.config.options))
   },
   /** @throws ConnectorError ERR_KV_UNSUPPORTED (PP above 1), ERR_KV_LIMIT, ERR_KV_CONFIG. */
@@ -32,6 +34,7 @@ export const pull: ConnectorFactory = {
     if (rank.tpSize > protocolLimits.tpSizeMax) {
       throw limitExceeded('tpSizeMax', rank.tpSize, protocolLimits.tpSizeMax)
     }
+    prepareSigning()
     return new PullWorker(components, options, rank)
   },
 }
