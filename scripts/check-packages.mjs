@@ -11,6 +11,7 @@ const api = '@kvferry/connector-api'
 const leaves = [
   '@kvferry/connector-pull',
   '@kvferry/connector-push',
+  '@kvferry/connector-xavier',
   '@kvferry/kv-history',
   '@kvferry/native-nixl',
   '@kvferry/runtime',

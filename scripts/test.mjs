@@ -140,6 +140,7 @@ const gates = {
       'connector-api',
       'connector-pull',
       'connector-push',
+      'connector-xavier',
       'kv-history',
       'runtime',
       'router',

@@ -1,0 +1,17 @@
+/** What xavier is called and what it can do, as data. */
+import type { ConnectorCapabilities } from '@kvferry/connector-api'
+
+const capabilities: ConnectorCapabilities = {
+  transferMode: 'ticket',
+  dispatch: 'sequential',
+  isBidirectional: false,
+  isProgressive: false,
+  tensorParallel: 'single',
+  groupCountMax: 1,
+  supportsDifferentBlockSizes: true,
+  supportsLora: false,
+  supportsMultimodal: false,
+  supportsParallelSampling: false,
+}
+
+export const xavierIdentity = { name: 'xavier', capabilities }

@@ -1,0 +1,31 @@
+/**
+ * The bounds that only xavier has; everything shared is in `limits`, `protocolLimits` and `writeLimits` of
+ * connector-api. Each has a name, a unit and a reason; their relations are asserted when this module loads.
+ */
+import { assert, limits } from '@kvferry/connector-api'
+
+export const xavierLimits = {
+  /** A ticket is 128 random bits: nobody guesses one. */
+  ticketSizeBytes: 16,
+  /** How long a producer keeps the blocks of a ticket that nobody has claimed (Xavier's 120 s). */
+  unclaimedTicketMs: 120_000,
+  /** The same once a consumer has claimed it, since the consumer's last word (Xavier's 600 s). */
+  claimedTicketMs: 600_000,
+  /** How long a consumer waits for its blocks from its registration on: as long as its claim may live. */
+  loadTimeoutMs: 600_000,
+  /** How long a producer remembers that a load was written, for a consumer that missed the news. */
+  writtenRetentionMs: 60_000,
+  /** Loads that it remembers so; the oldest are forgotten first, and computed if anybody asks. */
+  writtenRetentionCountMax: limits.requestCountMax,
+  /** Withdrawals that came before their registrations, for each ticket. */
+  earlyWithdrawalCountMax: 64,
+} as const
+
+assert(
+  xavierLimits.unclaimedTicketMs < xavierLimits.claimedTicketMs,
+  'a claim would shorten the life of its ticket',
+)
+assert(
+  xavierLimits.writtenRetentionMs > limits.sideChannelTimeoutMs,
+  'news is forgotten before its loss can be noticed',
+)

@@ -1,0 +1,3 @@
+import { testProject } from '../../vitest.base.ts'
+
+export default testProject('connector-xavier')
