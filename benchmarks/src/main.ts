@@ -7,6 +7,7 @@ import { describeUsage } from '@kvferry/runtime'
 import { addCompareCommand } from './commands/compare-command.ts'
 import { addMicroCommand } from './commands/micro-command.ts'
 import { addReportCommand } from './commands/report-command.ts'
+import { addReuseCommand } from './commands/reuse-command.ts'
 import { addSweepCommand } from './commands/sweep-command.ts'
 import { UsageError } from './usage-error.ts'
 
@@ -31,6 +32,7 @@ function createProgram(io: CommandIo, finish: (exitCode: number) => void): Comma
     })
   addCompareCommand(program, io, finish)
   addSweepCommand(program, io, finish)
+  addReuseCommand(program, io, finish)
   addReportCommand(program, io, finish)
   addMicroCommand(program, io, finish)
   return program

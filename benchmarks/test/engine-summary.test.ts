@@ -6,7 +6,8 @@ import {
   perSide,
   verificationOf,
 } from '../src/compare/engine-summary.ts'
-import type { EngineObservation, Trial } from '../src/compare/trial.ts'
+import type { EngineObservation } from '../src/compare/cluster-session.ts'
+import type { Trial } from '../src/compare/trial.ts'
 
 const stats = (overrides: Partial<EngineStats>): EngineStats =>
   ({

@@ -11,11 +11,14 @@ const fixture = (name: string): string =>
   fileURLToPath(new URL(`fixtures/${name}`, import.meta.url))
 
 export const fakeConnector = new URL('fixtures/fake-connector.mjs', import.meta.url).href
-export const fakeProgramFlags = [
-  ...['--connectors', fakeConnector],
+/** Knows `gpuCacheBytes`; its label is `keeper`. */
+export const fakeHistoryConnector = new URL('fixtures/fake-history-connector.mjs', import.meta.url)
+  .href
+const fakeBins = [
   ...['--engine-bin', fixture('fake-engine.mjs')],
   ...['--router-bin', fixture('fake-router.mjs')],
 ]
+export const fakeProgramFlags = ['--connectors', fakeConnector, ...fakeBins]
 
 /** Enough requests that the faults of the fakes (at the 20th) happen in the measured phase. */
 export const shortLoad = ['--requests', '40', '--qps', '400']
@@ -57,6 +60,25 @@ export async function compareFakes(
     return { ...outcome, result }
   } finally {
     delete process.env['FAKE_FAULT']
+  }
+}
+
+export interface FakeExperiment<Result> extends CommandOutcome {
+  readonly result: Result | null
+}
+
+/** `reuse` or `load` over the fakes, with the environment that chooses their faults. */
+export async function experimentOnFakes<Result>(
+  args: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+): Promise<FakeExperiment<Result>> {
+  Object.assign(process.env, environment)
+  try {
+    const outcome = await runCommand([...args, ...fakeBins, '--json', '-'])
+    const result = outcome.stdout === '' ? null : (JSON.parse(outcome.stdout) as Result)
+    return { ...outcome, result }
+  } finally {
+    for (const name of Object.keys(environment)) delete process.env[name]
   }
 }
 

@@ -8,7 +8,8 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { createSystemClock } from '@kvferry/runtime'
 import { Pool } from 'undici'
 import type { SendContext } from '../src/compare/load-client.ts'
-import { runOpenLoop, type OpenLoopResult } from '../src/compare/open-loop.ts'
+import type { LoopResult } from '../src/compare/loop-result.ts'
+import { runOpenLoop } from '../src/compare/open-loop.ts'
 import type { PlannedRequest } from '../src/compare/schedule.ts'
 
 let server: Server | null = null
@@ -54,7 +55,7 @@ function run(
   requests: readonly PlannedRequest[],
   concurrencyMax: number,
   signal = new AbortController().signal,
-): Promise<OpenLoopResult> {
+): Promise<LoopResult> {
   pool = new Pool(url, { connections: concurrencyMax })
   const context: SendContext = {
     pool,

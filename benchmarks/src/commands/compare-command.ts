@@ -2,20 +2,13 @@
  * `kvferry-bench compare`: from flags to exit code. Chooses the agent, runs the comparison, writes the
  * result file and the table. 0 = all checks passed, 1 = one failed.
  */
-import { mkdirSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
-import { resolve } from 'node:path'
 import type { Command } from 'commander'
-import { createSystemClock } from '@kvferry/runtime'
 import { runCompare } from '../compare/compare.ts'
-import { headline, renderResult } from '../compare/table.ts'
-import { resolveAgent } from '../compare/agent-choice.ts'
-import { createProgress } from '../lib/progress.ts'
-import { assertWritable, writeResult } from '../lib/result-file.ts'
-import { assertMatchesSchema } from '../lib/result-schema.ts'
+import { renderResult } from '../compare/table.ts'
 import type { CommandIo } from '../main.ts'
 import { parseCompareFlags, type CompareFlags } from './compare-options.ts'
-import { clusterMaker, collect, configurationsOf } from './shared.ts'
+import { assertOutputs, runMeasured } from './measured-command.ts'
+import { collect, configurationsOf } from './shared.ts'
 
 const example = `
 Example:
@@ -27,51 +20,21 @@ oracle's, unverified KV; in "full" also a point outside the overrun guard), 2 wr
 
 async function compare(flags: CompareFlags, io: CommandIo): Promise<number> {
   const request = parseCompareFlags(flags)
-  if (request.json !== null) assertWritable('json', request.json)
-  if (request.html !== null) assertWritable('html', request.html)
+  assertOutputs(request)
   const configurations = await configurationsOf(request)
-  // Fakes given by flags bring their own agents, so there is nothing to look for.
-  const chosen = await resolveAgent(request.agent, { isAssumed: request.engineBin !== null })
-  if (request.logDirectory) mkdirSync(request.logDirectory, { recursive: true })
-  const progress = createProgress(io.stderr)
-  progress.note(headline(chosen.kind, chosen.nixl?.version ?? null))
-  if (chosen.reason) progress.note(chosen.reason)
-  try {
-    const result = await runCompare(
-      {
-        preset: request.preset,
-        seed: request.seed,
-        prefixCaching: request.prefixCaching,
-        configurations,
-        agent: chosen.kind,
-        nixl: chosen.nixl,
-        deviceTier: chosen.deviceTier,
-      },
-      {
-        clock: createSystemClock(),
-        progress,
-        signal: io.signal,
-        startCluster: await clusterMaker(request, chosen.kind),
-        cores: availableParallelism(),
-      },
-    )
-    assertMatchesSchema('compare', result)
-    if (request.json !== null) writeResult(request.json, result, io.stdout)
-    if (request.html !== null) {
+  const { preset, seed, prefixCaching } = request
+  return runMeasured(request, io, {
+    schema: 'compare',
+    measure: ({ kind, nixl, deviceTier }, dependencies) => {
+      const surroundings = { seed, prefixCaching, agent: kind, nixl, deviceTier }
+      return runCompare({ ...surroundings, preset, configurations }, dependencies)
+    },
+    render: renderResult,
+    writeReport: async (target, result) => {
       const { writeCompareReport } = await import('../report/compare-report.ts')
-      writeCompareReport(request.html, result)
-    }
-    if (request.json !== '-') {
-      io.stdout.write(renderResult(result))
-      if (request.html !== null) io.stdout.write(`report: ${resolve(request.html)}\n`)
-    } else {
-      const { warnings, failures } = result.verdict
-      for (const text of [...warnings, ...failures]) io.stderr.write(`kvferry-bench: ${text}\n`)
-    }
-    return result.verdict.ok ? 0 : 1
-  } finally {
-    progress.end()
-  }
+      writeCompareReport(target, result)
+    },
+  })
 }
 
 /** Adds the command to `program`; `finish` receives its exit code. */

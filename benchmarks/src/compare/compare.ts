@@ -8,6 +8,7 @@ import { readEnvironment } from '../lib/environment.ts'
 import type { Progress } from '../lib/progress.ts'
 import { safeName } from '../lib/safe-name.ts'
 import type { ClusterSpec, StartCluster } from './cluster.ts'
+import type { TrialContext } from './cluster-session.ts'
 import type { Configuration } from './configuration.ts'
 import { repeatedRun, splitHalf } from './noise-floor.ts'
 import type { Preset } from './presets.ts'
@@ -15,7 +16,8 @@ import { metricsOf, type RequestMetrics } from './request-metrics.ts'
 import type { CompareResult, NoiseFloor, RunEntry, Workload } from './result.ts'
 import { createRunEntry, isMetrics, type RunContext } from './run-entry.ts'
 import { createSchedule, type PlannedRequest } from './schedule.ts'
-import { runTrial, type Trial, type TrialContext } from './trial.ts'
+import { runTrial, type Trial } from './trial.ts'
+import { runInTurn, type TrialsInTurn } from './trials-in-turn.ts'
 import { judge } from './verdict.ts'
 
 export interface CompareOptions {
@@ -63,11 +65,8 @@ function workloadOf(options: CompareOptions, schedule: readonly PlannedRequest[]
 const pooledMetrics = (trials: readonly Trial[]): RequestMetrics[] =>
   trials.flatMap((trial) => trial.measured.records.map(metricsOf).filter(isMetrics))
 
-interface Measured {
+interface Measured extends TrialsInTurn<Trial> {
   readonly oracle: Trial
-  readonly byConfiguration: readonly (readonly Trial[])[]
-  /** The first configuration once more, for A-A; empty with a single trial. */
-  readonly again: readonly Trial[]
 }
 
 async function measureAll(
@@ -86,16 +85,7 @@ async function measureAll(
     return runTrial(spec, schedule, context)
   }
   const oracle = await run(null, 'oracle')
-  const byConfiguration: Trial[][] = configurations.map(() => [])
-  const again: Trial[] = []
-  for (let trial = 1; trial <= preset.trials; trial++) {
-    for (const [i, configuration] of configurations.entries()) {
-      byConfiguration[i]?.push(await run(configuration, `${configuration.label}-${trial}`))
-    }
-    const [first] = configurations
-    if (preset.trials > 1 && first) again.push(await run(first, `${first.label}-again-${trial}`))
-  }
-  return { oracle, byConfiguration, again }
+  return { oracle, ...(await runInTurn(configurations, preset.trials, run)) }
 }
 
 function noiseFloorOf(
@@ -148,9 +138,11 @@ export async function runCompare(
   })
   dependencies.progress.end()
 
-  const context: RunContext = { ...options, oracleTexts: null }
+  const { qps, outputTokens, concurrencyMax } = preset
+  const point = { qps, outputTokens, concurrency: concurrencyMax }
+  const context: RunContext = { ...options, point, oracleTexts: null }
   const withOracle: RunContext = {
-    ...options,
+    ...context,
     oracleTexts: measured.oracle.records.map((record) => record.text),
   }
   const runs = [

@@ -151,3 +151,9 @@ function refuseRepeated(configurations: readonly Configuration[]): void {
   if (repeated === undefined) return
   throw new UsageError(`--connectors: "${repeated}" is there twice; name each configuration once`)
 }
+
+/** Whether a connector, which is there, knows an option of this name. */
+export async function knowsOption(connector: string, name: string): Promise<boolean> {
+  const factory = await loadConnector(connector, (specifier) => import(specifier))
+  return Object.hasOwn(factory.parseOptions({}), name)
+}

@@ -6,7 +6,8 @@ import type { EngineStats } from '@kvferry/reference-engine'
 import { createDistribution, type Distribution } from '../lib/distribution.ts'
 import { guard } from '../limits.ts'
 import type { PerSide } from './result.ts'
-import type { EngineObservation, Trial } from './trial.ts'
+import type { EngineObservation } from './cluster-session.ts'
+import type { Trial } from './trial.ts'
 
 type Side = keyof PerSide<unknown>
 

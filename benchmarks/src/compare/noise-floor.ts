@@ -22,34 +22,64 @@ function percentileOf(values: readonly number[], percent: number): number | null
   )
 }
 
+const meanOf = (values: readonly number[]): number | null =>
+  values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length
+
 function difference(a: number | null, b: number | null): NoiseMetric {
   if (a === null || b === null || a + b === 0) return { a, b, relativeDifference: null }
   return { a, b, relativeDifference: Math.abs(a - b) / Math.abs((a + b) / 2) }
 }
 
-function compareHalves(
-  a: readonly RequestMetrics[],
-  b: readonly RequestMetrics[],
+/** One metric's observations, in the order they were made, by name. */
+export type Observations = Readonly<Record<string, readonly number[]>>
+
+const percents = [50, 99] as const
+
+/** Names of the result: `METRIC.pPERCENT`, and `METRIC.mean`. */
+export function compareSets(
+  a: Observations,
+  b: Observations,
+  shown: readonly number[] = percents,
 ): Record<string, NoiseMetric> {
   const result: Record<string, NoiseMetric> = {}
-  for (const [name, read] of Object.entries(observed)) {
-    const valuesOf = (half: readonly RequestMetrics[]): number[] =>
-      half.map(read).filter((value) => value !== null)
-    for (const percent of [50, 99]) {
+  for (const name of Object.keys(a)) {
+    const [ofA, ofB] = [a[name] ?? [], b[name] ?? []]
+    for (const percent of shown) {
       result[`${name}.p${percent}`] = difference(
-        percentileOf(valuesOf(a), percent),
-        percentileOf(valuesOf(b), percent),
+        percentileOf(ofA, percent),
+        percentileOf(ofB, percent),
       )
     }
+    result[`${name}.mean`] = difference(meanOf(ofA), meanOf(ofB))
   }
   return result
 }
 
+/** Even and odd ones of what was observed in order, so that both halves cover the whole run. */
+export function halvesOf(observations: Observations): readonly [Observations, Observations] {
+  const half = (parity: number): Observations =>
+    Object.fromEntries(
+      Object.entries(observations).map(([name, values]) => [
+        name,
+        values.filter((_, i) => i % 2 === parity),
+      ]),
+    )
+  return [half(0), half(1)]
+}
+
+const observationsOf = (metrics: readonly RequestMetrics[]): Observations =>
+  Object.fromEntries(
+    Object.entries(observed).map(([name, read]) => [
+      name,
+      metrics.map(read).filter((value) => value !== null),
+    ]),
+  )
+
 /** `metrics` in schedule order, so that both halves cover the whole run. */
 export function splitHalf(label: string, metrics: readonly RequestMetrics[]): NoiseFloor {
-  const even = metrics.filter((_, i) => i % 2 === 0)
-  const odd = metrics.filter((_, i) => i % 2 === 1)
-  return { method: 'split-half', label, metrics: compareHalves(even, odd) }
+  const even = observationsOf(metrics.filter((_, i) => i % 2 === 0))
+  const odd = observationsOf(metrics.filter((_, i) => i % 2 === 1))
+  return { method: 'split-half', label, metrics: compareSets(even, odd) }
 }
 
 export function repeatedRun(
@@ -57,5 +87,6 @@ export function repeatedRun(
   a: readonly RequestMetrics[],
   b: readonly RequestMetrics[],
 ): NoiseFloor {
-  return { method: 'repeated-run', label, metrics: compareHalves(a, b) }
+  const metrics = compareSets(observationsOf(a), observationsOf(b))
+  return { method: 'repeated-run', label, metrics }
 }

@@ -6,6 +6,7 @@
 import type { Clock } from '@kvferry/connector-api'
 import { limits } from '../limits.ts'
 import { noReply, sendRequest, type RequestRecord, type SendContext } from './load-client.ts'
+import type { LoopResult } from './loop-result.ts'
 import type { PlannedRequest } from './schedule.ts'
 
 export interface OpenLoopOptions {
@@ -14,15 +15,6 @@ export interface OpenLoopOptions {
   readonly context: SendContext
   /** Called with the number of requests that have ended. */
   readonly onProgress?: (done: number) => void
-}
-
-export interface OpenLoopResult {
-  /** In the order of the plan. */
-  readonly records: readonly RequestRecord[]
-  readonly startedAtMs: number
-  readonly endedAtMs: number
-  /** Most requests in flight at once. */
-  readonly peakConcurrency: number
 }
 
 function delay(clock: Clock, delayMs: number, signal: AbortSignal): Promise<void> {
@@ -51,7 +43,7 @@ function droppedRecord(planned: PlannedRequest, scheduledAtMs: number): RequestR
 }
 
 /** @throws the abort reason of the context's signal. Failed requests are records, not exceptions. */
-export async function runOpenLoop(options: OpenLoopOptions): Promise<OpenLoopResult> {
+export async function runOpenLoop(options: OpenLoopOptions): Promise<LoopResult> {
   const { requests, concurrencyMax, context, onProgress } = options
   const { clock, signal } = context
   const records: RequestRecord[] = []

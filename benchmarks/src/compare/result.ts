@@ -44,7 +44,8 @@ export interface RunEntry {
   readonly connector: string
   readonly label: string
   readonly point: {
-    readonly qps: number
+    /** Null where the load has no rate: callers that wait for their answers. */
+    readonly qps: number | null
     readonly inputTokens: number
     readonly inputTokensMax: number
     readonly outputTokens: number

@@ -8,7 +8,6 @@ import type { Configuration } from './configuration.ts'
 import * as engine from './engine-summary.ts'
 import type { RequestRecord } from './load-client.ts'
 import { outputDigest } from './output-digest.ts'
-import type { Preset } from './presets.ts'
 import { breakdownParts, metricsOf, type BreakdownPart } from './request-metrics.ts'
 import type { RequestMetrics } from './request-metrics.ts'
 import type { RunEntry } from './result.ts'
@@ -16,7 +15,8 @@ import { outliersOf, spreadOf, summarise } from './trial-summary.ts'
 import type { Trial } from './trial.ts'
 
 export interface RunContext {
-  readonly preset: Preset
+  /** The load point, but for what the requests themselves say. */
+  readonly point: Pick<RunEntry['point'], 'qps' | 'outputTokens' | 'concurrency'>
   readonly agent: 'nixl' | 'memory'
   readonly prefixCaching: 'on' | 'off'
   /** The oracle's text per index of the plan; null while the oracle itself is entered. */
@@ -67,15 +67,18 @@ function latencies(metrics: readonly RequestMetrics[]) {
   }
 }
 
-function pointOf(preset: Preset, measured: readonly RequestRecord[]): RunEntry['point'] {
+function pointOf(
+  { qps, outputTokens, concurrency }: RunContext['point'],
+  measured: readonly RequestRecord[],
+): RunEntry['point'] {
   const lengths = measured.map((record) => record.planned.prompt.length)
   const mean = lengths.reduce((sum, length) => sum + length, 0) / Math.max(1, lengths.length)
   return {
-    qps: preset.qps,
+    qps,
     inputTokens: Math.round(mean),
     inputTokensMax: Math.max(0, ...lengths),
-    outputTokens: preset.outputTokens,
-    concurrency: preset.concurrencyMax,
+    outputTokens,
+    concurrency,
   }
 }
 
@@ -150,14 +153,14 @@ export function createRunEntry(
   return {
     connector: configuration?.connector ?? 'none',
     label: configuration?.label ?? 'oracle',
-    point: pointOf(context.preset, measured),
+    point: pointOf(context.point, measured),
     options: configuration?.options ?? {},
     valid: summaries.every((summary) => summary.valid),
     cpuBusy: Math.max(...trials.map((trial) => trial.cpuBusy)),
     agent: context.agent,
     transports: [...new Set(ends.flatMap((stats) => stats.transports))].sort(),
-    hooks: ends[0]?.hooks ?? context.preset.engine.hooks,
-    kvScale: ends[0]?.kvScale ?? context.preset.engine.kvScale,
+    hooks: ends[0]?.hooks ?? '–',
+    kvScale: ends[0]?.kvScale ?? 1,
     prefixCaching: context.prefixCaching,
     requests: measured.length + burst.length,
     ...outcomes(records, context.oracleTexts),

@@ -3,8 +3,8 @@
  * configuration, so that it fits a terminal. Every number comes from the result object: the table can't
  * say more than the file. Pure.
  */
-import Table from 'cli-table3'
 import type { Distribution } from '../lib/distribution.ts'
+import { formatMs, sectionText, yesNo, type ResultSection } from '../lib/result-table.ts'
 import { breakdownParts, type BreakdownPart } from './request-metrics.ts'
 import type { CompareResult, NoiseFloor, PerSide, RunEntry } from './result.ts'
 
@@ -24,12 +24,6 @@ export const partTitles: Readonly<Record<BreakdownPart, string>> = {
 type Row = readonly [title: string, show: (run: RunEntry) => string]
 
 const isOracle = (run: RunEntry): boolean => run.label === 'oracle'
-const yesNo = (isGood: boolean): string => (isGood ? 'yes' : 'NO')
-
-function formatMs(value: number | null): string {
-  if (value === null) return '–'
-  return value.toFixed(Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2)
-}
 
 const pair = ({ p50, p99 }: Pick<Distribution, 'p50' | 'p99'>): string =>
   p50 === null ? '–' : `${formatMs(p50)} / ${formatMs(p99)}`
@@ -97,13 +91,6 @@ function checkRows(oracle: RunEntry | undefined): Row[] {
   ]
 }
 
-/** A block of rows, one column a run; the text table and the HTML report show the same. */
-export interface ResultSection {
-  readonly title: string
-  readonly head: readonly string[]
-  readonly rows: readonly (readonly string[])[]
-}
-
 export function resultSections({ runs }: CompareResult): ResultSection[] {
   const section = (title: string, rows: readonly Row[]): ResultSection => ({
     title,
@@ -118,28 +105,21 @@ export function resultSections({ runs }: CompareResult): ResultSection[] {
   ]
 }
 
-function sectionText({ title, head, rows }: ResultSection): string {
-  const table = new Table({
-    head: [title, ...head],
-    style: { head: [], border: [], compact: true },
-    colWidths: [30, ...head.map((label) => Math.max(20, label.length + 2))],
-    wordWrap: true,
-  })
-  table.push(...rows.map((row) => [...row]))
-  return table.toString()
-}
-
-export function noiseText(noise: NoiseFloor): string {
+/** `names` as in the result: `METRIC.STATISTIC`. */
+export function noiseLine(noise: NoiseFloor, names: readonly string[]): string {
   const how =
     noise.method === 'split-half'
       ? 'odd against even requests of one run'
       : 'the same configuration in two sets of trials'
-  const shown = ['ttftMs.p50', 'tpotMs.p50', 'criticalPathMs.p50'].map((name) => {
+  const shown = names.map((name) => {
     const difference = noise.metrics[name]?.relativeDifference ?? null
     return `${name} ${difference === null ? '–' : `${(difference * 100).toFixed(1)} %`}`
   })
   return `noise floor (${noise.label}, ${how}): ${shown.join(', ')}`
 }
+
+export const noiseText = (noise: NoiseFloor): string =>
+  noiseLine(noise, ['ttftMs.p50', 'tpotMs.p50', 'criticalPathMs.p50'])
 
 /** First line of every comparison; says at once when it isn't the real thing. */
 export function headline(agent: 'nixl' | 'memory', nixlVersion: string | null): string {

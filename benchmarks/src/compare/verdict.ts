@@ -4,20 +4,46 @@
 import { guard, limits } from '../limits.ts'
 import type { CompareResult, RunEntry } from './result.ts'
 
-function checksOf(run: RunEntry, oracle: RunEntry): string[] {
+/** Collects what is not good, each with the name of what it was seen at. */
+export function createChecks(name: string): {
+  readonly failures: string[]
+  check(isGood: boolean, text: string): void
+} {
   const failures: string[] = []
   const check = (isGood: boolean, text: string): void => {
-    if (!isGood) failures.push(`${run.label}: ${text}`)
+    if (!isGood) failures.push(`${name}: ${text}`)
   }
+  return { failures, check }
+}
+
+type Checked = Pick<
+  RunEntry,
+  | 'failed'
+  | 'errors'
+  | 'mismatchedBlocks'
+  | 'bytesVerified'
+  | 'blocksVerified'
+  | 'blocksLoaded'
+  | 'blocksHeldAtEnd'
+>
+
+/** What must hold of every run of every command. */
+export function runChecks(run: Checked, name: string): string[] {
+  const { failures, check } = createChecks(name)
   check(run.failed === 0, `${run.failed} requests failed; first: ${run.errors[0] ?? 'unknown'}`)
   check(run.mismatchedBlocks === 0, `${run.mismatchedBlocks} KV blocks held wrong bytes`)
   check(
     run.bytesVerified,
     `not every byte was verified: ${run.blocksVerified} of ${run.blocksLoaded} loaded blocks`,
   )
+  check(run.blocksHeldAtEnd === 0, `${run.blocksHeldAtEnd} blocks were not given back at the end`)
+  return failures
+}
+
+function oracleChecks(run: RunEntry, oracle: RunEntry): string[] {
+  const { failures, check } = createChecks(run.label)
   check(run.wrongTexts === 0, `${run.wrongTexts} outputs differ from the oracle's`)
   check(run.outputDigest === oracle.outputDigest, 'outputDigest differs from the oracle’s')
-  check(run.blocksHeldAtEnd === 0, `${run.blocksHeldAtEnd} blocks were not given back at the end`)
   return failures
 }
 
@@ -34,16 +60,28 @@ function guardText(run: RunEntry): string {
   )
 }
 
-/** @throws RangeError when `runs` has no oracle. */
-export function judge(runs: readonly RunEntry[], requiresValid: boolean): CompareResult['verdict'] {
-  const oracle = runs.find((run) => run.label === 'oracle')
-  if (!oracle) throw new RangeError('no oracle among the runs')
-  const failures = runs.flatMap((run) => checksOf(run, oracle))
+/** Points outside the guard fail a run that requires their validity, and are a warning otherwise. */
+export function verdictOf(
+  runs: readonly RunEntry[],
+  failed: readonly string[],
+  requiresValid: boolean,
+): CompareResult['verdict'] {
   const invalid = runs.filter((run) => !run.valid).map(guardText)
-  if (requiresValid) failures.push(...invalid)
+  const failures = requiresValid ? [...failed, ...invalid] : failed
   return {
     ok: failures.length === 0,
     failures: failures.slice(0, limits.failuresMax),
     warnings: requiresValid ? [] : invalid,
   }
+}
+
+/** @throws RangeError when `runs` has no oracle. */
+export function judge(runs: readonly RunEntry[], requiresValid: boolean): CompareResult['verdict'] {
+  const oracle = runs.find((run) => run.label === 'oracle')
+  if (!oracle) throw new RangeError('no oracle among the runs')
+  const failures = runs.flatMap((run) => [
+    ...runChecks(run, run.label),
+    ...oracleChecks(run, oracle),
+  ])
+  return verdictOf(runs, failures, requiresValid)
 }

@@ -7,7 +7,7 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 
-export type SchemaName = 'compare' | 'micro' | 'sweep'
+export type SchemaName = 'compare' | 'load' | 'micro' | 'reuse' | 'sweep'
 
 const require = createRequire(import.meta.url)
 
@@ -17,6 +17,8 @@ export function readSchema(name: SchemaName): Record<string, unknown> {
   return JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>
 }
 
+const sharing: readonly SchemaName[] = ['load', 'reuse', 'sweep']
+
 /** Compiling takes longer than checking, and a sweep checks each of its files. */
 const compiled = new Map<SchemaName, ValidateFunction>()
 
@@ -24,8 +26,8 @@ function validatorOf(name: SchemaName): ValidateFunction {
   const known = compiled.get(name)
   if (known) return known
   const ajv = new Ajv2020({ allErrors: true, strict: true, allowUnionTypes: true })
-  // A point of a sweep holds an entry of `compare`'s runs.
-  if (name === 'sweep') ajv.addSchema(readSchema('compare'))
+  // They hold entries of `compare`'s runs.
+  if (sharing.includes(name)) ajv.addSchema(readSchema('compare'))
   const validate = ajv.compile(readSchema(name))
   compiled.set(name, validate)
   return validate

@@ -9,23 +9,8 @@ import type { Distribution } from '../lib/distribution.ts'
 import { writeWhole } from '../lib/result-file.ts'
 import { conditionsTable } from './conditions-table.ts'
 import { renderPage, type DataTable, type Panel } from './html-page.ts'
-import { barChart, colorOf, curveChart, type BarSeries } from './svg-chart.ts'
-
-type DistributionKey = 'ttftMs' | 'tpotMs' | 'criticalPathMs' | 'kvWaitMs' | 'wireMs' | 'postUs'
-
-/** The share of requests that took at most so long: the whole distribution, no bins. */
-function curvePanel(runs: readonly RunEntry[], key: DistributionKey, title: string): Panel {
-  const series = runs.map((run, index) => {
-    const sorted = [...run[key].samples].sort((a, b) => a - b)
-    const points = sorted.map(
-      (value, i) => [value, (100 * (i + 1)) / sorted.length] as [number, number],
-    )
-    return { name: run.label, color: colorOf(index), points }
-  })
-  const text = { title, xTitle: 'ms', yTitle: '% of requests' }
-  const note = 'Further left is faster. Streamed requests of the measured phase, all trials.'
-  return { title, svg: curveChart(text, series), note }
-}
+import { curvePanel, noiseTable } from './run-panels.ts'
+import { barChart, colorOf, type BarSeries } from './svg-chart.ts'
 
 /** p50 and p99 of one metric, one pair of bars a run. */
 function quantilePanel(
@@ -75,12 +60,14 @@ function breakdownPanel(runs: readonly RunEntry[]): Panel {
 
 const median = (distribution: Distribution | null): number | null => distribution?.p50 ?? null
 
+const streamed = 'Streamed requests of the measured phase, all trials.'
+
 function panelsOf(result: CompareResult): Panel[] {
   const { runs } = result
   const moving = runs.filter((run) => run.label !== 'oracle')
   return [
-    curvePanel(runs, 'ttftMs', 'Time to first token'),
-    curvePanel(runs, 'tpotMs', 'Time per output token'),
+    curvePanel(runs, (run) => run.ttftMs, { title: 'Time to first token', note: streamed }),
+    curvePanel(runs, (run) => run.tpotMs, { title: 'Time per output token', note: streamed }),
     breakdownPanel(runs),
     quantilePanel(moving, (run) => run.criticalPathMs, {
       title: 'KV on the critical path',
@@ -122,20 +109,6 @@ function panelsOf(result: CompareResult): Panel[] {
   ]
 }
 
-function noiseTable({ noiseFloor }: CompareResult): DataTable {
-  const show = (value: number | null): string => (value === null ? '–' : value.toFixed(2))
-  return {
-    title: `Noise floor: ${noiseFloor.label} against itself (${noiseFloor.method})`,
-    head: ['metric', 'first', 'second', 'difference'],
-    rows: Object.entries(noiseFloor.metrics).map(([name, { a, b, relativeDifference }]) => [
-      name,
-      show(a),
-      show(b),
-      relativeDifference === null ? '–' : `${(relativeDifference * 100).toFixed(1)} %`,
-    ]),
-  }
-}
-
 function conditionsOf(result: CompareResult): DataTable {
   const { workload, environment } = result
   return conditionsTable(environment, [
@@ -166,7 +139,7 @@ export function renderCompareReport(result: CompareResult): string {
         ...section,
         head: ['', ...section.head],
       })),
-      noiseTable(result),
+      noiseTable(result.noiseFloor),
       conditionsOf(result),
     ],
   })

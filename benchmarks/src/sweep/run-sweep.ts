@@ -5,12 +5,12 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { StartCluster } from '../compare/cluster.ts'
+import type { TrialContext } from '../compare/cluster-session.ts'
 import type { Configuration } from '../compare/configuration.ts'
 import { splitHalf } from '../compare/noise-floor.ts'
-import type { Preset } from '../compare/presets.ts'
 import { metricsOf } from '../compare/request-metrics.ts'
 import { createRunEntry, isMetrics } from '../compare/run-entry.ts'
-import { runTrial, type Trial, type TrialContext } from '../compare/trial.ts'
+import { runTrial, type Trial } from '../compare/trial.ts'
 import { assertMatchesSchema } from '../lib/result-schema.ts'
 import { writeResult } from '../lib/result-file.ts'
 import { safeName } from '../lib/safe-name.ts'
@@ -80,30 +80,17 @@ function existingFiles({ resultsDirectory, redoInvalid }: SweepOptions): Map<str
   return files
 }
 
-/** A point as `compare` would call it, for the entry that both results share. */
-function asPreset({ preset }: SweepOptions, point: GridPoint): Preset {
-  return {
-    name: 'quick',
-    requestCount: preset.requestCount,
-    warmUpCount: preset.warmUpCount,
-    burstCount: 0,
-    qps: point.qps,
-    concurrencyMax: limits.concurrencyMax,
-    promptTokensMax: point.inputTokens,
-    outputTokens: point.outputTokens,
-    trials: 1,
-    engine: preset.engine,
-    requiresValid: false,
-  }
-}
-
 function fileOf(run: PlannedRun, trial: Trial, options: SweepOptions): PointFile {
   const { target, point } = run
   const { configuration, label, url } = target
   const metrics = trial.measured.records.map(metricsOf).filter(isMetrics)
   const entry = configuration
     ? createRunEntry(configuration, [trial], {
-        preset: asPreset(options, point),
+        point: {
+          qps: point.qps,
+          outputTokens: point.outputTokens,
+          concurrency: limits.concurrencyMax,
+        },
         agent: options.agent,
         prefixCaching: options.prefixCaching,
         oracleTexts: null,

@@ -4,7 +4,7 @@
  * definitions (from the planned send, nearest rank) stand beside them under `kvferry`.
  */
 import type { RequestRecord } from '../compare/load-client.ts'
-import type { OpenLoopResult } from '../compare/open-loop.ts'
+import type { LoopResult } from '../compare/loop-result.ts'
 
 const metricNames = ['ttft', 'tpot', 'itl', 'e2el'] as const
 type MetricName = (typeof metricNames)[number]
@@ -67,7 +67,7 @@ function peakTokensPerSecond(records: readonly RequestRecord[], startedAtMs: num
 
 export type ServingMetrics = Readonly<Record<string, number>>
 
-export function servingMetrics(measured: OpenLoopResult): ServingMetrics {
+export function servingMetrics(measured: LoopResult): ServingMetrics {
   const { records, startedAtMs, endedAtMs } = measured
   const done = records.filter((record) => observe(record) !== null)
   const observed = done.map(observe).filter((each) => each !== null)
@@ -96,7 +96,7 @@ export function servingMetrics(measured: OpenLoopResult): ServingMetrics {
 }
 
 /** What `--save-detailed` adds: one entry per request, seconds, in the order of the plan. */
-export function detailedMetrics(measured: OpenLoopResult): Readonly<Record<string, unknown>> {
+export function detailedMetrics(measured: LoopResult): Readonly<Record<string, unknown>> {
   const { records, startedAtMs } = measured
   const seconds = (ms: number | undefined): number => (ms ?? 0) / 1_000
   const all = records.map((record) => observe(record))

@@ -1,0 +1,34 @@
+/** Bars as a table, on the screen and in a report. Pure. */
+import type { Bar } from './bar.ts'
+
+const verdictTexts = { held: 'held', missed: 'MISSED', 'not-judged': 'not judged' } as const
+
+const number = (value: number | null): string =>
+  value === null ? '–' : String(Number(value.toPrecision(4)))
+
+interface BarTexts {
+  readonly rule: string
+  readonly value: string
+  readonly verdict: string
+}
+
+const textsOf = ({ subject, rule, value, limit, verdict, note }: Bar): BarTexts => ({
+  rule: `${subject}: ${rule}`,
+  value: `${number(value)} (limit ${number(limit)}; ${note})`,
+  verdict: verdictTexts[verdict],
+})
+
+export const barHead = ['bar', 'value', 'verdict'] as const
+
+/** Under `barHead`. */
+export const barRows = (bars: readonly Bar[]): string[][] =>
+  bars.map(textsOf).map(({ rule, value, verdict }) => [rule, value, verdict])
+
+/** `whenEmpty` says why there are none. */
+export function barText(bars: readonly Bar[], whenEmpty: string): string {
+  if (bars.length === 0) return whenEmpty
+  return bars
+    .map(textsOf)
+    .map(({ rule, value, verdict }) => `${verdict.padEnd(10)}  ${rule}\n            ${value}`)
+    .join('\n')
+}

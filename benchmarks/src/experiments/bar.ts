@@ -1,0 +1,48 @@
+/**
+ * A bar: what the project claims of an experiment, with the number that decides it. Pure. Where the runs that
+ * a bar speaks of are not there it is not judged, which is not the same as held.
+ */
+export interface Bar {
+  /** The runs that it speaks of, or their connector. */
+  readonly subject: string
+  readonly rule: string
+  readonly value: number | null
+  readonly limit: number | null
+  readonly verdict: 'held' | 'missed' | 'not-judged'
+  /** The numbers behind the value, in words. */
+  readonly note: string
+}
+
+type Described = Pick<Bar, 'subject' | 'rule' | 'note'>
+
+const round = (value: number): number => Number(value.toPrecision(6))
+
+function bar(
+  described: Described,
+  value: number | null,
+  limit: number | null,
+  isHeld: (value: number, limit: number) => boolean,
+): Bar {
+  if (value === null || limit === null || !Number.isFinite(value) || !Number.isFinite(limit)) {
+    return { ...described, value: null, limit: null, verdict: 'not-judged' }
+  }
+  const verdict = isHeld(value, limit) ? 'held' : 'missed'
+  return { ...described, value: round(value), limit: round(limit), verdict }
+}
+
+export const atMost = (described: Described, value: number | null, limit: number | null): Bar =>
+  bar(described, value, limit, (found, most) => found <= most)
+
+export const atLeast = (described: Described, value: number | null, limit: number | null): Bar =>
+  bar(described, value, limit, (found, least) => found >= least)
+
+export const below = (described: Described, value: number | null, limit: number | null): Bar =>
+  bar(described, value, limit, (found, other) => found < other)
+
+export const missedTexts = (bars: readonly Bar[]): string[] =>
+  bars
+    .filter(({ verdict }) => verdict === 'missed')
+    .map(
+      ({ subject, rule, value, limit, note }) =>
+        `${subject}: bar missed: ${rule} (${value}, limit ${limit}${note === '' ? '' : `; ${note}`})`,
+    )

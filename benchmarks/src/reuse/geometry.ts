@@ -1,0 +1,46 @@
+/**
+ * The sizes of the reuse experiments. The published ones were 1,024 engine blocks of 16 tokens, documents of
+ * about 4,000 tokens, and a device history of 1,365 blocks; here everything follows from the engine's block
+ * count by the same ratios. Pure.
+ */
+import type { EngineShape } from '../compare/presets.ts'
+import { blockSizeBytes } from '../experiments/budget.ts'
+
+/** As published; only their ratios to the engine's blocks are used. */
+const published = {
+  engineBlocks: 1_024,
+  historyBlocks: 1_365,
+  documentTokens: 4_000,
+  /** Of the capacity-tier run: 7,344 restored blocks over 120 returns. */
+  tierDocumentBlocks: 61,
+  tierBudgetBlocks: 5,
+  blockTokens: 16,
+} as const
+
+export interface ReuseGeometry {
+  readonly documentTokens: number
+  /** Blocks of the device history; the host history has as many as the engine. */
+  readonly historyBlocks: number
+  readonly historyBytes: number
+  /** Engine blocks of the control with as much device memory for KV as engine and device history together. */
+  readonly matchedBlocks: number
+  /** Of the capacity-tier run. */
+  readonly tierDocumentTokens: number
+  readonly tierBudgetBytes: number
+}
+
+export function reuseGeometry(shape: EngineShape): ReuseGeometry {
+  const { blockCount, blockTokens } = shape
+  const ratio = blockCount / published.engineBlocks
+  const sizeBytes = blockSizeBytes(shape)
+  const historyBlocks = Math.floor(published.historyBlocks * ratio)
+  const documentBlocks = (published.documentTokens / published.blockTokens) * ratio
+  return {
+    documentTokens: Math.floor(documentBlocks * blockTokens),
+    historyBlocks,
+    historyBytes: historyBlocks * sizeBytes,
+    matchedBlocks: blockCount + historyBlocks,
+    tierDocumentTokens: Math.floor(published.tierDocumentBlocks * ratio * blockTokens),
+    tierBudgetBytes: published.tierBudgetBlocks * sizeBytes,
+  }
+}

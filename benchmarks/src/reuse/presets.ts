@@ -1,0 +1,59 @@
+/**
+ * What `reuse --preset` stands for. `quick` shows effect and control on two cores; `full` has the published
+ * token counts and at least 200 revisits over three trials; `8b` has blocks of 2 MiB, as a model of eight
+ * billion parameters has them, and is scaled in time so that two cores carry its bytes.
+ */
+import type { EngineShape } from '../compare/presets.ts'
+import type { WorkingSet } from './plan.ts'
+
+export interface ReusePreset {
+  readonly name: 'quick' | 'full' | '8b'
+  readonly engine: EngineShape
+  readonly outputTokens: number
+  readonly cycles: Readonly<Record<WorkingSet, number>>
+  /** Each in fresh processes. */
+  readonly trials: number
+  /** A point outside the overrun guard, or a missed bar, fails the command instead of warning. */
+  readonly requiresValid: boolean
+}
+
+const engine: EngineShape = {
+  model: 'tiny',
+  kvScale: 1,
+  timeScale: 1,
+  blockTokens: 16,
+  blockCount: 512,
+  maxNumSeqs: 32,
+  maxNumBatchedTokens: 2_048,
+  maxModelLen: 4_096,
+  hooks: 'after-launch',
+}
+
+const quick: ReusePreset = {
+  name: 'quick',
+  engine,
+  outputTokens: 8,
+  cycles: { hot: 6, changing: 3, 'capacity-tier': 10 },
+  trials: 1,
+  requiresValid: false,
+}
+
+const full: ReusePreset = {
+  name: 'full',
+  engine: { ...engine, blockCount: 1_024 },
+  outputTokens: 16,
+  // 17 cycles of 4 revisits in 3 trials: 204.
+  cycles: { hot: 17, changing: 3, 'capacity-tier': 10 },
+  trials: 3,
+  requiresValid: true,
+}
+
+const eightBillion: ReusePreset = {
+  ...quick,
+  name: '8b',
+  engine: { ...engine, model: 'llama-3.1-8b', timeScale: 16, blockCount: 128, maxModelLen: 1_024 },
+  cycles: { hot: 3, changing: 3, 'capacity-tier': 3 },
+}
+
+export const reusePresets = { quick, full, '8b': eightBillion } as const
+export type ReusePresetName = keyof typeof reusePresets
