@@ -23,6 +23,7 @@
 import type { BlockKeys } from './block-keys.ts'
 import type { Clock } from './clock.ts'
 import type { AnyConnectorError } from './errors.ts'
+import type { HistoryCounters } from './history-counters.ts'
 import type { KvCacheLayout } from './kv-memory.ts'
 import type { Logger } from './logger.ts'
 import type { Metrics } from './metrics.ts'
@@ -61,9 +62,6 @@ export interface HistoryOffer {
   /** The engine's block for each key. They stay the request's until the offer has ended. */
   readonly blockIds: Uint32Array
 }
-
-/** Totals since `open`, one sentence each in the package's README. */
-export type HistoryCounters = Readonly<Record<string, number>>
 
 export interface HistoryGauges {
   /** What stands for the device tier: `host` on a machine without a GPU, and results must say so. */

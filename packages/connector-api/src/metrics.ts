@@ -65,6 +65,31 @@ export const metricDefinitions = {
     help: 'Read-done notifications for requests that hold no lease any more',
     labels: [],
   },
+  kv_history_saved_blocks_total: {
+    kind: 'counter',
+    help: 'Blocks that history took in',
+    labels: [],
+  },
+  kv_history_hit_blocks_total: {
+    kind: 'counter',
+    help: 'Blocks that history wrote back into the engine, by the tier they came from',
+    labels: ['tier'],
+  },
+  kv_history_demoted_blocks_total: {
+    kind: 'counter',
+    help: 'Blocks that history moved from the device to the host tier',
+    labels: [],
+  },
+  kv_history_dropped_blocks_total: {
+    kind: 'counter',
+    help: 'Blocks of finished requests that history did not take in, by cause',
+    labels: ['cause'],
+  },
+  kv_history_failures_total: {
+    kind: 'counter',
+    help: 'Requests whose blocks history could not save, or not load, for an error',
+    labels: ['what'],
+  },
 } as const satisfies Record<
   string,
   { kind: 'counter' | 'gauge' | 'histogram'; help: string; labels: readonly string[] }

@@ -32,6 +32,9 @@ export const historyLimits = {
   capacityBlockCountMax: 16_777_216,
 } as const
 
+/** The bounds of one history: the above, unless a test or an experiment says otherwise. */
+export type HistoryBounds = { readonly [Name in keyof typeof historyLimits]: number }
+
 assert(
   historyLimits.writerRecheckMs * 2 <= historyLimits.writerDeadlineMs,
   'the writer would look at the directions only once',

@@ -9,8 +9,8 @@ export class Counters<Name extends string> {
     this.#values = Object.fromEntries(names.map((name) => [name, 0])) as Record<Name, number>
   }
 
-  add(name: Name): void {
-    this.#values[name] += 1
+  add(name: Name, amount = 1): void {
+    this.#values[name] += amount
   }
 
   /** A copy. */
