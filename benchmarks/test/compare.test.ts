@@ -29,7 +29,7 @@ describe('compare over programs that work', () => {
   beforeAll(async () => {
     directory = mkdtempSync(join(tmpdir(), 'kvferry-bench-test-'))
     comparison = await compareFakes(null, ['--keep-logs', directory])
-  }, 60_000)
+  })
   afterAll(() => rmSync(directory, { recursive: true, force: true }))
 
   it('reports both posting modes and the oracle, verified and alike', () => {

@@ -39,7 +39,7 @@ async function answerWith(early: string, late: string | null): Promise<RequestRe
     basePath: '',
     idPrefix: 'test',
     tokens: 'bytes',
-    requestDeadlineMs: 10_000,
+    requestDeadlineMs: 60_000,
     clock,
     signal: new AbortController().signal,
   })

@@ -127,5 +127,5 @@ describe.skipIf(!canRun && !isRequired)('over real NIXL (needs it, and the build
       ).toEqual([])
       await expect(initiator.request('verify 1')).rejects.toThrow('a byte is wrong')
     }
-  }, 60_000)
+  })
 })

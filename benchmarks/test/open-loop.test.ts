@@ -63,7 +63,7 @@ function run(
     basePath: '',
     idPrefix: 'test',
     tokens: 'bytes',
-    requestDeadlineMs: 10_000,
+    requestDeadlineMs: 60_000,
     clock: createSystemClock(),
     signal,
   }

@@ -32,7 +32,7 @@ beforeAll(async () => {
   } finally {
     delete process.env['FAKE_FAULT']
   }
-}, 120_000)
+})
 afterAll(() => rmSync(directory, { recursive: true, force: true }))
 
 it('is one file without scripts that names no other', () => {

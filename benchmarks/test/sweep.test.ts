@@ -15,12 +15,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { assertMatchesSchema } from '../src/lib/result-schema.ts'
+import type * as Limits from '../src/limits.ts'
 import type { PointFile } from '../src/sweep/point-file.ts'
 import { fakeConnector, fakeProgramFlags, runCommand } from './fake-programs.ts'
 
 /** The share of the CPU is this machine's, not the fakes': engine-summary.test.ts has its rule. */
 vi.mock('../src/limits.ts', async (importOriginal) => {
-  const actual = await importOriginal<typeof import('../src/limits.ts')>()
+  const actual = await importOriginal<typeof Limits>()
   return { ...actual, guard: { ...actual.guard, cpuBusyMax: Infinity } }
 })
 

@@ -70,7 +70,7 @@ beforeAll(async () => {
       cores: 2,
     },
   )
-}, 60_000)
+})
 
 afterAll(async () => {
   await Promise.all(started.map((cluster) => cluster.close()))

@@ -235,4 +235,4 @@ test('every byte of every head of every token arrives exactly once', async () =>
     }),
     { numRuns: 80 },
   )
-}, 30_000)
+})

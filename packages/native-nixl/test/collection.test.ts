@@ -72,7 +72,7 @@ test.each([
       isRegisteredKept: true,
       areKernelThreadsEnded: true,
     })
-    expect((await child.exit(30_000)).code).toBe(0)
+    expect((await child.exit(60_000)).code).toBe(0)
   } finally {
     await child.kill()
   }

@@ -9,6 +9,5 @@ describeWithNixl(() => {
       environment: { UCX_TLS: 'sm,self,tcp' },
       unsupported: { 'peer-stall': 'CMA copies one-sidedly, also to and from a stopped process' },
     }),
-    { clauseTimeoutMs: 60_000 },
   )
 })

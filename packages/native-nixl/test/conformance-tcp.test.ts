@@ -6,6 +6,5 @@ describeWithNixl(() => {
   runAgentConformance(
     'NIXL over TCP, peer in another process',
     createRealHarness({ environment: { UCX_TLS: 'tcp' }, unsupported: {} }),
-    { clauseTimeoutMs: 60_000 },
   )
 })

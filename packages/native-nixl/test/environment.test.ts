@@ -12,7 +12,7 @@ async function report(environment: Record<string, string> = {}) {
   const child = new Fixture('environment', { environment })
   try {
     const value = await child.message<Report>()
-    expect((await child.exit(30_000)).code).toBe(0)
+    expect((await child.exit(60_000)).code).toBe(0)
     return { ...value, output: child.output }
   } finally {
     await child.kill()
@@ -23,7 +23,7 @@ async function report(environment: Record<string, string> = {}) {
 const loopback = '0100007F:'
 
 describeWithNixl(() => {
-  test('settings made in a worker thread reach UCX', { timeout: 60_000 }, async () => {
+  test('settings made in a worker thread reach UCX', async () => {
     const { transports, listeners, inherited, output } = await report()
     expect(transports).toEqual(['tcp'])
     expect(listeners.length).toBeGreaterThan(0)
@@ -33,12 +33,12 @@ describeWithNixl(() => {
     expect(output).toBe('')
   })
 
-  test('the user’s own environment wins', { timeout: 60_000 }, async () => {
+  test('the user’s own environment wins', async () => {
     const { transports } = await report({ UCX_TLS: 'sm,self,tcp' })
     expect(transports).toContain('cma')
   })
 
-  test('a log path inherited from a parent of ours is not used', { timeout: 60_000 }, async () => {
+  test('a log path inherited from a parent of ours is not used', async () => {
     const { transports, output } = await report({ UCX_LOG_FILE: '/proc/1/fd/999' })
     expect(transports).toEqual(['tcp'])
     expect(output).toBe('')

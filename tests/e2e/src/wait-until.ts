@@ -1,11 +1,14 @@
 /** Polls a condition that only another process can make true; the one wait of these tests without an event. */
 const pollIntervalMs = 20
 
-/** @throws Error naming `what` when the condition isn't true in time. Errors of `condition` count as "not yet". */
+/**
+ * The deadline only ends what hangs; a busy machine takes its time.
+ * @throws Error naming `what` when the condition isn't true in time. Errors of `condition` count as "not yet".
+ */
 export async function waitUntil(
   what: string,
   condition: () => boolean | Promise<boolean>,
-  timeoutMs = 20_000,
+  timeoutMs = 60_000,
 ): Promise<void> {
   const deadline = performance.now() + timeoutMs
   let last: unknown = 'false'

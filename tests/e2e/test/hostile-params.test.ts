@@ -14,7 +14,8 @@ import { waitUntil } from '../src/wait-until.ts'
 
 type Params = Record<string, unknown>
 
-const leaseDurationMs = 2_000
+/** Long enough for a busy machine to read in time, short enough to be waited for. */
+const leaseDurationMs = 4_000
 const maxTokens = 4
 let deployment: Deployment
 let directory: string

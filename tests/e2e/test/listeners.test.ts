@@ -39,7 +39,7 @@ test('a side-channel port in use: one line that names it, exit code 2', async ()
       '--side-channel-port',
       String(port),
     ],
-    { stdio: ['ignore', 'ignore', 'pipe'], timeout: 30_000 },
+    { stdio: ['ignore', 'ignore', 'pipe'], timeout: 110_000 },
   )
   let stderr = ''
   engine.stderr.on('data', (chunk: Buffer) => {

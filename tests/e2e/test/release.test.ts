@@ -22,10 +22,10 @@ test('blocks of a refused request are free at once, also when it is longer than 
   const leased = async () => (await deployment.stats('prefill')).blocks.leased
   const refused = await complete(routerUrl, { prompt: promptOf(300, 1), maxTokens: 4 })
   expect(refused).toMatchObject({ kind: 'error', status: 400, code: 'ERR_KV_LIMIT' })
-  await waitUntil('no lease is left', async () => (await leased()) === 0, leaseDurationMs / 4)
+  await waitUntil('no lease is left', async () => (await leased()) === 0, leaseDurationMs / 2)
   const metrics = await (await fetch(`${routerUrl}/metrics`)).text()
   expect(metrics).toMatch(/^kv_router_releases_total\{outcome="sent"\} 1$/m)
   // The control: what fits is served, and its lease ends by the read.
   expect((await complete(routerUrl, { prompt: promptOf(40, 2), maxTokens: 4 })).kind).toBe('text')
-  await waitUntil('no lease is left', async () => (await leased()) === 0, leaseDurationMs / 4)
+  await waitUntil('no lease is left', async () => (await leased()) === 0, leaseDurationMs / 2)
 })

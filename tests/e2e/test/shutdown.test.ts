@@ -28,12 +28,10 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** Milliseconds until that process is gone. */
-async function goneAfterMs(pid: number, timeoutMs: number): Promise<number> {
-  const startedAt = performance.now()
-  await waitUntil(`process ${pid} is gone`, () => !isAlive(pid), timeoutMs)
-  return performance.now() - startedAt
-}
+const untilGone = (pid: number) => waitUntil(`process ${pid} is gone`, () => !isAlive(pid))
+
+/** For what must not be waited for: beyond the test's own patience. */
+const farMs = 600_000
 
 const large = [
   '--model=llama-3.1-8b',
@@ -45,11 +43,10 @@ const large = [
 ]
 
 test('SIGTERM of D while its transfers hang at a stopped P ends within the deadline', async () => {
-  const shutdownMs = 3_000
   deployment = await startDeployment({
     engineFlags: large,
-    connectorOptions: { leaseDurationMs: 20_000, transferDeadlineMs: 20_000 },
-    decodeFlags: [`--shutdown-deadline=${shutdownMs}`],
+    connectorOptions: { leaseDurationMs: farMs, transferDeadlineMs: farMs },
+    decodeFlags: ['--shutdown-deadline=3000'],
     env: { UCX_TLS: 'tcp' },
   })
   const { routerUrl } = deployment
@@ -66,8 +63,7 @@ test('SIGTERM of D while its transfers hang at a stopped P ends within the deadl
   try {
     const { pid } = deployment.child('decode')
     deployment.kill('decode', 'SIGTERM')
-    // A machine under load adds to it; stages that add up would take four times as long.
-    expect(await goneAfterMs(pid, 20_000)).toBeLessThan(shutdownMs + 3_000)
+    await untilGone(pid)
   } finally {
     deployment.kill('prefill', 'SIGCONT')
   }
@@ -77,7 +73,9 @@ test('SIGTERM of D while its transfers hang at a stopped P ends within the deadl
 })
 
 test('a second signal ends an engine at once, also with requests open', async () => {
-  deployment = await startDeployment({ engineFlags: ['--time-scale=50'] })
+  deployment = await startDeployment({
+    engineFlags: ['--time-scale=500', `--shutdown-deadline=${farMs}`],
+  })
   const { url } = deployment.child('decode').ready
   const outcome = complete(url, { prompt: promptOf(40, 1), maxTokens: 200 })
   await waitUntil('the request runs', async () => {
@@ -89,7 +87,7 @@ test('a second signal ends an engine at once, also with requests open', async ()
   await new Promise((resolve) => setTimeout(resolve, 700))
   expect(isAlive(pid)).toBe(true)
   deployment.kill('decode', 'SIGINT')
-  expect(await goneAfterMs(pid, 5_000)).toBeLessThan(2_000)
+  await untilGone(pid)
   expect((await outcome).kind).toBe('error')
 })
 
@@ -119,9 +117,9 @@ test('SIGKILL of kvferry-bench leaves no engine and no router behind', async () 
   }
   try {
     let pids: number[] = []
-    await waitUntil('it has started two programs', () => (pids = engines()).length >= 2, 60_000)
+    await waitUntil('it has started two programs', () => (pids = engines()).length >= 2)
     bench.kill('SIGKILL')
-    await waitUntil('they are gone', () => !pids.some(isAlive), 20_000)
+    await waitUntil('they are gone', () => !pids.some(isAlive))
   } finally {
     bench.kill('SIGKILL')
     rmSync(folder, { recursive: true, force: true })
@@ -143,6 +141,6 @@ test('engines that were killed leave nothing in shared memory, over which they t
   const pids = (['prefill', 'decode'] as const).map((name) => deployment!.child(name).pid)
   deployment.kill('prefill', 'SIGKILL')
   deployment.kill('decode', 'SIGKILL')
-  for (const pid of pids) await goneAfterMs(pid, 5_000)
+  for (const pid of pids) await untilGone(pid)
   expect(sharedMemoryNames().filter((name) => !before.includes(name))).toEqual([])
 })

@@ -13,7 +13,7 @@ export function runAgentConformance(
   harness: AgentHarness,
   options: { readonly clauseTimeoutMs?: number } = {},
 ): void {
-  const timeout = options.clauseTimeoutMs ?? 30_000
+  const timeout = options.clauseTimeoutMs ?? 120_000
   describe(`agent conformance: ${name}`, () => {
     afterAll(() => harness.close())
     for (const [group, groupTitle] of Object.entries(agentGroups)) {

@@ -55,7 +55,7 @@ class TestAgent {
   TransferCompletion awaitFinal(uint64_t transfer);
   TransferCompletion awaitOverdue(uint64_t transfer);
   NotificationMessage awaitNotification();
-  bool waitFor(const std::function<bool()>& condition, uint64_t ms = 20'000);
+  bool waitFor(const std::function<bool()>& condition, uint64_t ms = 60'000);
   void drain() { agent_->drain(&events); }
   size_t completionCount(uint64_t transfer) const;
 

@@ -14,6 +14,7 @@ import {
   type Behaviour,
   type FakeEngine,
 } from './fake-engine.ts'
+import { createLoopClock } from './loop-clock.ts'
 
 export interface LogLine extends LogFields {
   readonly message: string
@@ -71,7 +72,7 @@ export async function setup(
       port: 0,
       ...options.config,
     },
-    { logger: recordingLogger(log) },
+    { logger: recordingLogger(log), clock: createLoopClock() },
   )
   onTestFinished(() => router.close())
   return { router, prefills, decodes, p: prefills[0]!, d: decodes[0]!, log }
@@ -142,6 +143,11 @@ export async function metric(router: RunningRouter, line: string): Promise<numbe
   const { text } = await get(`${router.url}/metrics`)
   const found = text.split('\n').find((candidate) => candidate.startsWith(`${line} `))
   return found === undefined ? 0 : Number(found.slice(line.length + 1))
+}
+
+/** Lets the event loop go round as often as it takes for everybody to have done what is under way. */
+export async function loopTurns(count = 20): Promise<void> {
+  for (let turn = 0; turn < count; turn++) await new Promise((resolve) => setTimeout(resolve, 1))
 }
 
 /** Polls a condition that another process or the event loop brings about; the test's timeout bounds it. */

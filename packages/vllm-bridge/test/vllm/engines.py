@@ -61,7 +61,7 @@ class Engine:
     def submit(self, request_id: str, prompt: str, count: int, params: Params | None = None) -> None:
         self._conn.send(("submit", request_id, prompt, count, params))
 
-    def wait(self, request_id: str, timeout_s: float = 60) -> Answer:
+    def wait(self, request_id: str, timeout_s: float = 180) -> Answer:
         deadline = time.monotonic() + timeout_s
         while request_id not in self._answers:
             kind, value = self._receive(deadline - time.monotonic())
@@ -77,7 +77,7 @@ class Engine:
     def abort(self, request_id: str) -> None:
         self._conn.send(("abort", request_id))
 
-    def call(self, command: str, timeout_s: float = 30) -> Any:
+    def call(self, command: str, timeout_s: float = 180) -> Any:
         """`describe`, `hooks` or `requests`; runs between two steps of the engine."""
         self._conn.send((command,))
         deadline = time.monotonic() + timeout_s
@@ -89,7 +89,7 @@ class Engine:
                 raise RuntimeError(f"{self.name}: {kind} instead of {command}: {value}")
             self._answers[value[0]] = Answer(*value[1:])
 
-    def wait_until(self, what: str, is_met: Callable[[], bool], timeout_s: float = 60) -> None:
+    def wait_until(self, what: str, is_met: Callable[[], bool], timeout_s: float = 180) -> None:
         deadline = time.monotonic() + timeout_s
         while not is_met():
             if time.monotonic() > deadline:

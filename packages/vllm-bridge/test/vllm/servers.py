@@ -137,7 +137,7 @@ class Router(Program):
             [node, program, "--prefill", prefill.url, "--decode", decode.url, "--connector", "pull",
              "--port", "0", "--stop-on-stdin-end"],
         )  # fmt: skip
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not self.url and time.monotonic() < deadline:
             found = re.search(r'"event":"ready","url":"([^"]+)"', self.log.read_text(errors="replace"))
             self.url = found[1] if found else ""

@@ -14,8 +14,11 @@ import { recorderOf } from './recorder.ts'
 import type { FinalCompletion, Recorder } from './recorder.ts'
 import type { SideModel } from './stream-model.ts'
 
-/** Ends a broken run; a right one never waits that long. */
-export const patienceMs = 10_000
+/**
+ * Ends a broken run; a right one never waits that long, on a busy machine either. Less than a transfer's
+ * deadline by default, so that one whose own deadline is ignored is noticed.
+ */
+export const patienceMs = 25_000
 /** Long enough for a wrong event to show itself, short enough to be used often in real time. */
 export const quietMs = 25
 

@@ -1,17 +1,17 @@
 /** A10: drain and close. */
 import type { GroupRuns } from './clause-run.ts'
-import { bytesOf } from './context.ts'
+import { bytesOf, patienceMs } from './context.ts'
 import { assert, assertRefused, assertSameBytes } from './expect.ts'
 import { blocks, createPair, denseRegion, fillPair, postOf, smallPost } from './fixtures.ts'
 
 export const endings: GroupRuns<'A10'> = {
   async 'A10.1'(context) {
-    await context.wait(context.agent.drain({ deadlineMs: 1_000 }))
+    await context.wait(context.agent.drain({ deadlineMs: patienceMs }))
     const pair = await createPair(context)
     const fence = context.createFence()
     const transfer = context.postOne({ ...smallPost(pair), after: fence })
     let isDrained = false
-    const drained = context.agent.drain({ deadlineMs: 5_000 }).then(() => {
+    const drained = context.agent.drain({ deadlineMs: patienceMs }).then(() => {
       isDrained = true
     })
     await context.quiet()
@@ -69,7 +69,7 @@ export const endings: GroupRuns<'A10'> = {
         postOf(pair, { direction: 'read', local: blocks(index), remote: blocks(index) }),
       ),
     )
-    await context.wait(context.agent.close({ deadlineMs: 5_000 }))
+    await context.wait(context.agent.close({ deadlineMs: patienceMs }))
     for (const handle of handles) {
       const [final] = context.recorder.finals(handle)
       assert.equal(final?.status, 'done', 'reported before close resolved')
