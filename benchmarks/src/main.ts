@@ -9,6 +9,7 @@ import { addMicroCommand } from './commands/micro-command.ts'
 import { addReportCommand } from './commands/report-command.ts'
 import { addReuseCommand } from './commands/reuse-command.ts'
 import { addSweepCommand } from './commands/sweep-command.ts'
+import { addTraceCommand } from './commands/trace-command.ts'
 import { UsageError } from './usage-error.ts'
 
 export interface CommandIo {
@@ -35,6 +36,7 @@ function createProgram(io: CommandIo, finish: (exitCode: number) => void): Comma
   addReuseCommand(program, io, finish)
   addReportCommand(program, io, finish)
   addMicroCommand(program, io, finish)
+  addTraceCommand(program, io, finish)
   return program
 }
 

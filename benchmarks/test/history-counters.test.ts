@@ -1,5 +1,7 @@
+import { historyCounterNames as counted } from '@kvferry/connector-api'
 import { describe, expect, it } from 'vitest'
 import {
+  historyNames,
   missingCounters,
   readHistoryCounters,
   sumHistory,
@@ -14,6 +16,17 @@ describe('counters of a history', () => {
     expect(expected).toMatchObject({ deviceHitBlocks: 3, hostHitBlocks: 4, finished: 5 })
     expect(readHistoryCounters(camel)).toEqual(expected)
     expect(readHistoryCounters(tiers)).toEqual(expected)
+  })
+
+  it('are those that the history of this project counts', () => {
+    const counters = Object.fromEntries(counted.map((name) => [name, 1]))
+    const read = readHistoryCounters(counters)
+    const ofHistory = historyNames.filter((name) => {
+      return !['registered', 'finished', 'expired', 'networkHostBatches'].includes(name)
+    })
+    for (const name of ofHistory) {
+      expect(read[name], name).toBe(name === 'capacityLimitedBlocks' ? 3 : 1)
+    }
   })
 
   it('are 0 where they are not reported, and that is told apart', () => {

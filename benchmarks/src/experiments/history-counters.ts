@@ -28,17 +28,26 @@ export type HistoryCounters = Readonly<Record<HistoryCounterName, number>>
 
 export const historyNames = Object.keys(historyCounterNames) as readonly HistoryCounterName[]
 
-/** One spelling for all: `historyDeviceHitBlocks` and `history_gpu_hit_blocks` are the same counter. */
+/**
+ * One spelling for all: `historyDeviceHitBlocks` and `history_gpu_hit_blocks` are the same counter, and what
+ * was limited by capacity is one counter whatever the cause.
+ */
 const canonical = (name: string): string =>
   name
     .replaceAll(/([a-z])([A-Z])/g, '$1_$2')
     .toLowerCase()
     .replace(/(^|_)device(?=_|$)/, '$1gpu')
     .replace(/(^|_)host(?=_|$)/, '$1cpu')
+    .replace(/^history_demotions$/, 'demotions')
+    .replace(/^(history_capacity_limited)_by_.*$/, '$1_blocks')
 
 /** What is not reported counts as 0; whether it has to be reported is asked with `missingCounters`. */
 export function readHistoryCounters(counters: Counters): HistoryCounters {
-  const byName = new Map(Object.entries(counters).map(([name, value]) => [canonical(name), value]))
+  const byName = new Map<string, number>()
+  for (const [name, value] of Object.entries(counters)) {
+    const known = canonical(name)
+    byName.set(known, (byName.get(known) ?? 0) + value)
+  }
   return Object.fromEntries(
     historyNames.map((name) => [name, byName.get(historyCounterNames[name]) ?? 0]),
   ) as Record<HistoryCounterName, number>

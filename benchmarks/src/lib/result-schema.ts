@@ -7,7 +7,7 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 
-export type SchemaName = 'compare' | 'load' | 'micro' | 'reuse' | 'sweep'
+export type SchemaName = 'compare' | 'load' | 'micro' | 'reuse' | 'sweep' | 'trace'
 
 const require = createRequire(import.meta.url)
 
@@ -17,7 +17,7 @@ export function readSchema(name: SchemaName): Record<string, unknown> {
   return JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>
 }
 
-const sharing: readonly SchemaName[] = ['load', 'reuse', 'sweep']
+const sharing: readonly SchemaName[] = ['load', 'reuse', 'sweep', 'trace']
 
 /** Compiling takes longer than checking, and a sweep checks each of its files. */
 const compiled = new Map<SchemaName, ValidateFunction>()
@@ -26,7 +26,7 @@ function validatorOf(name: SchemaName): ValidateFunction {
   const known = compiled.get(name)
   if (known) return known
   const ajv = new Ajv2020({ allErrors: true, strict: true, allowUnionTypes: true })
-  // They hold entries of `compare`'s runs.
+  // They hold entries of `compare`'s runs, or its environment.
   if (sharing.includes(name)) ajv.addSchema(readSchema('compare'))
   const validate = ajv.compile(readSchema(name))
   compiled.set(name, validate)
