@@ -13,16 +13,16 @@ import {
   type RequestView,
   type SchedulerComponents,
 } from '@kvferry/connector-api'
-import { readableBlocks } from '@kvferry/connector-api/protocol'
+import {
+  stepProducerRequest,
+  readableBlocks,
+  type ProducerRequestState,
+  type ProducerRequestEffect,
+  type ProducerRequestEvent,
+} from '@kvferry/connector-api/protocol'
 import { HandoffWriter } from './handoff-writer.ts'
 import type { MetadataOutbox, PendingEntry } from './metadata-outbox.ts'
 import type { PullOptions } from './options.ts'
-import {
-  stepProducerRequest,
-  type ProducerRequestEffect,
-  type ProducerRequestEvent,
-  type ProducerRequestState,
-} from './producer-scheduler-state.ts'
 
 /** `prefill`: the prompt goes to a decode engine. `return`: prompt and answer go back. */
 export type ProducerRole = 'prefill' | 'return'

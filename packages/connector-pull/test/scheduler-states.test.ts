@@ -2,18 +2,16 @@ import type { Instant } from '@kvferry/connector-api'
 import { testMachine } from '@kvferry/connector-api/conformance'
 import { expect, test } from 'vitest'
 import {
-  consumerRequestTransitions,
-  matchedTokenCount,
   stepConsumerRequest,
+  consumerRequestTransitions,
+  producerRequestTransitions,
+  matchedTokenCount,
+  stepProducerRequest,
+  type ProducerRequestState,
   type ConsumerRequestEvent,
   type ConsumerRequestState,
-} from '@kvferry/connector-api/protocol'
-import {
-  producerRequestTransitions,
-  stepProducerRequest,
   type ProducerRequestEvent,
-  type ProducerRequestState,
-} from '../src/producer-scheduler-state.ts'
+} from '@kvferry/connector-api/protocol'
 
 const now = 1_000 as Instant
 

@@ -2,23 +2,22 @@
  * What the scheduler half tells the worker half once a step: an ordered list of entries in a binary form
  * of our own. Both halves belong to one engine and one version; it is no part of WIRE_VERSION.
  */
+import { asRequestId, assertNever, limits, type RequestId } from '@kvferry/connector-api'
+import { ByteReader, ByteWriter, protocolLimits } from '@kvferry/connector-api/protocol'
 import {
-  asEngineId,
-  asRequestId,
-  assertNever,
-  limits,
-  type BlockIds,
-  type RequestId,
-} from '@kvferry/connector-api'
-import { ByteReader, ByteWriter, protocolLimits, utf8Size } from '@kvferry/connector-api/protocol'
-import type { ProducerPlace, PromptFacts } from '@kvferry/connector-api/remote-writes'
+  consumerEntrySizeBytes,
+  entryBlockCountMax,
+  entryNumbersSizeBytes,
+  entryTextSizeBytes,
+  readConsumerEntry,
+  readPrompt,
+  writeConsumerEntry,
+  writePrompt,
+  type ConsumerWriteEntry,
+  type PromptFacts,
+} from '@kvferry/connector-api/remote-writes'
 
 const metadataVersion = 1
-/** More groups than any capability allows: the worker refuses them by name, the codec only bounds. */
-const groupCountMax = 64
-/** More than one transfer may have, for the same reason: as many as the metadata of a step holds. */
-const blockCountMax = protocolLimits.metadataSizeBytesMax / 4
-
 export type MetadataEntry =
   /** A request whose KV will be written to another engine is being computed. */
   | {
@@ -45,25 +44,7 @@ export type MetadataEntry =
   | { readonly kind: 'abort-source'; readonly requestId: RequestId }
   /** It ended without, and nothing of it was handed over. */
   | { readonly kind: 'withdraw'; readonly requestId: RequestId }
-  /** A request came whose KV another engine will write. */
-  | {
-      readonly kind: 'offer'
-      readonly requestId: RequestId
-      readonly transferId: string
-      readonly producer: ProducerPlace
-      readonly prompt: PromptFacts
-    }
-  /** Have the prompt's tokens up to `tokenEnd` written into these blocks, which end with it. */
-  | {
-      readonly kind: 'load'
-      readonly requestId: RequestId
-      readonly localBlockIds: BlockIds
-      readonly tokenEnd: number
-    }
-  /** Nothing is to be written (full local hit, or ended before allocation). */
-  | { readonly kind: 'release'; readonly requestId: RequestId }
-  /** The engine gave up a request whose load was ordered. */
-  | { readonly kind: 'abort'; readonly requestId: RequestId }
+  | ConsumerWriteEntry
 
 const kindCodes = {
   announce: 1,
@@ -78,34 +59,28 @@ const kindCodes = {
   abort: 10,
 } as const satisfies Record<MetadataEntry['kind'], number>
 
-const bareKinds = ['preempt', 'finish', 'abort-source', 'withdraw', 'release', 'abort'] as const
+const bareKinds = ['preempt', 'finish', 'abort-source', 'withdraw'] as const
+const consumerKinds = ['offer', 'load', 'release', 'abort'] as const
 type BareKind = (typeof bareKinds)[number]
-
-/** More than all numbers of any entry take together, its digest included. */
-const numbersSizeBytes = 64 + limits.promptDigestSizeBytes
-const textSizeBytes = (text: string): number => 2 + utf8Size(text)
 
 /** Upper bound of an entry's encoded size, to cut a step's metadata at its limit. */
 export function entrySizeBytes(entry: MetadataEntry): number {
-  const base = numbersSizeBytes + textSizeBytes(entry.requestId)
+  const base = entryNumbersSizeBytes + entryTextSizeBytes(entry.requestId)
   switch (entry.kind) {
     case 'announce':
-      return base + textSizeBytes(entry.transferId)
+      return base + entryTextSizeBytes(entry.transferId)
     case 'computed':
       return base + 4 * entry.blockIds.length
-    case 'offer': {
-      const { engineId, host } = entry.producer
-      return base + textSizeBytes(entry.transferId) + textSizeBytes(engineId) + textSizeBytes(host)
-    }
-    case 'load':
-      return entry.localBlockIds.reduce((sum, ids) => sum + 4 + 4 * ids.length, base)
     case 'preempt':
     case 'finish':
     case 'abort-source':
     case 'withdraw':
+      return base
+    case 'offer':
+    case 'load':
     case 'release':
     case 'abort':
-      return base
+      return consumerEntrySizeBytes(entry)
     default:
       return assertNever(entry)
   }
@@ -131,29 +106,19 @@ function writeEntry(writer: ByteWriter, entry: MetadataEntry): void {
       writer.u32(entry.tokenEnd).u8(entry.isLast ? 1 : 0)
       writer.u32(entry.firstBlock).u32List(entry.blockIds)
       return
-    case 'offer': {
-      const { engineId, host, port, tpSize } = entry.producer
-      writer.string(entry.transferId).string(engineId).string(host).u16(port).u16(tpSize)
-      return writePrompt(writer, entry.prompt)
-    }
-    case 'load':
-      writer.u32(entry.tokenEnd).u32(entry.localBlockIds.length)
-      for (const ids of entry.localBlockIds) writer.u32List(ids)
-      return
     case 'preempt':
     case 'finish':
     case 'abort-source':
     case 'withdraw':
+      return
+    case 'offer':
+    case 'load':
     case 'release':
     case 'abort':
-      return
+      return writeConsumerEntry(writer, entry)
     default:
       assertNever(entry)
   }
-}
-
-function writePrompt(writer: ByteWriter, { tokenCount, digest }: PromptFacts): void {
-  writer.u32(tokenCount).fixed(digest)
 }
 
 /** @throws ConnectorError ERR_KV_MESSAGE_INVALID for bytes of another version. */
@@ -180,24 +145,12 @@ function readEntry(reader: ByteReader): MetadataEntry {
       const tokenEnd = reader.u32()
       const isLast = reader.u8() === 1
       const firstBlock = reader.u32()
-      const blockIds = reader.u32List(blockCountMax)
+      const blockIds = reader.u32List(entryBlockCountMax)
       return { kind: 'computed', requestId, tokenEnd, isLast, firstBlock, blockIds }
     }
-    case kindCodes.offer: {
-      const transferId = reader.string(limits.idSizeBytesMax)
-      const producer = readPlace(reader)
-      return { kind: 'offer', requestId, transferId, producer, prompt: readPrompt(reader) }
-    }
-    case kindCodes.load: {
-      const tokenEnd = reader.u32()
-      const groupCount = reader.count(groupCountMax)
-      const localBlockIds: Uint32Array[] = []
-      for (let group = 0; group < groupCount; group++) {
-        localBlockIds.push(reader.u32List(blockCountMax))
-      }
-      return { kind: 'load', requestId, localBlockIds, tokenEnd }
-    }
     default: {
+      const consumed = consumerKinds.find((name) => kindCodes[name] === code)
+      if (consumed !== undefined) return readConsumerEntry(reader, consumed, requestId)
       const kind = bareKinds.find((name) => kindCodes[name] === code)
       return { kind: kind ?? unknownKind(reader, code), requestId }
     }
@@ -206,15 +159,3 @@ function readEntry(reader: ByteReader): MetadataEntry {
 
 const unknownKind = (reader: ByteReader, code: number): BareKind =>
   reader.fail(`entry kind ${code}`)
-
-const readPlace = (reader: ByteReader): ProducerPlace => ({
-  engineId: asEngineId(reader.string(limits.idSizeBytesMax)),
-  host: reader.string(protocolLimits.hostSizeBytesMax),
-  port: reader.u16(),
-  tpSize: reader.u16(),
-})
-
-const readPrompt = (reader: ByteReader): PromptFacts => ({
-  tokenCount: reader.u32(),
-  digest: reader.fixed(limits.promptDigestSizeBytes),
-})

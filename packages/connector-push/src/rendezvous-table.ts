@@ -15,6 +15,10 @@ import {
   WriteTable,
   hasOpenPosts,
   isOpen,
+  isSamePrompt,
+  lateKey,
+  otherPrompt,
+  registrationError,
   type ConsumerPeer,
   type PromptFacts,
   type Registration,
@@ -28,12 +32,8 @@ import type { MetadataEntry } from './metadata.ts'
 import { RegistrationWatch } from './registration-watch.ts'
 import { RendezvousBook, rendezvousCountMax } from './rendezvous-book.ts'
 import {
-  isSamePrompt,
-  lateKey,
   noteConsumer,
-  otherPrompt,
   refusalOf,
-  registrationError,
   sourceContext,
   type PartRecord,
   type Rendezvous,

@@ -12,6 +12,9 @@ import {
 import { closed, matchingRanks, type PeerFacts } from '@kvferry/connector-api/protocol'
 import {
   isOpen,
+  isSamePrompt,
+  lateKey,
+  otherPrompt,
   type ConsumerPeer,
   type Registration,
   type WritePart,
@@ -58,12 +61,6 @@ export const createRendezvous = (transferId: string): Rendezvous => ({
   ...{ withdrawn: new Set(), expectedCount: null, over: null, retention: null },
 })
 
-/** One registration of one life of a consumer rank. */
-export const lateKey = (
-  { identity: { engineId, incarnation } }: Pick<ConsumerPeer, 'identity'>,
-  { rank, loadId }: Pick<Registration, 'rank' | 'loadId'>,
-): string => JSON.stringify([engineId, incarnation, rank, loadId])
-
 export function sourceContext(
   { parts, releasedRanks, expectedCount }: Rendezvous,
   leaseDurationMs: number,
@@ -86,15 +83,6 @@ export function noteConsumer(
   rendezvous.expectedCount ??= matchingRanks(rank, own.tpSize, facts.tpSize).length
 }
 
-export const isSamePrompt = (
-  { tokenCount, promptDigest }: Registration,
-  { prompt }: SourceRecord,
-): boolean =>
-  tokenCount === prompt.tokenCount &&
-  promptDigest.every((byte, index) => byte === prompt.digest[index])
-
-export const otherPrompt = (): AnyConnectorError => registrationInvalid('prompt', 'another one')
-
 /** Why a registration does not fit what is known of its transfer, or null; the same one may come twice. */
 export function refusalOf(
   meeting: Rendezvous,
@@ -115,28 +103,4 @@ export function refusalOf(
   if (!isOthers && !isAnother) return null
   const reason = 'another load is registered for this transfer'
   return new ConnectorError('ERR_KV_UNAUTHORISED', reason, { reason })
-}
-
-/** Why blocks that were named can't be written into, or null. */
-export function registrationError(
-  { firstToken, tokenCount, blockIds }: Registration,
-  { facts, blockCount }: ConsumerPeer,
-): AnyConnectorError | null {
-  const { blockTokens } = facts
-  const count = Math.ceil(tokenCount / blockTokens) - firstToken / blockTokens
-  if (firstToken % blockTokens !== 0 || firstToken >= tokenCount) {
-    return registrationInvalid('firstToken', `${firstToken} of ${tokenCount} tokens`)
-  }
-  if (blockIds.length !== count) {
-    return registrationInvalid('blocks', `${blockIds.length} for ${count} to be written`)
-  }
-  const wrong = blockIds.find((id) => id >= blockCount)
-  if (wrong !== undefined) return registrationInvalid('blocks', `block ${wrong} of ${blockCount}`)
-  if (new Set(blockIds).size < blockIds.length) return registrationInvalid('blocks', 'one twice')
-  return null
-}
-
-function registrationInvalid(field: string, value: string): AnyConnectorError {
-  const message = `registration: ${field} is ${value}`
-  return new ConnectorError('ERR_KV_HANDOFF_INVALID', message, { field, value })
 }

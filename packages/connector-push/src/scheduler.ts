@@ -21,7 +21,7 @@ import {
   utf8Size,
 } from '@kvferry/connector-api/protocol'
 import type { ProducerPlace } from '@kvferry/connector-api/remote-writes'
-import { MetadataOutbox } from './metadata-outbox.ts'
+import { createOutbox } from './metadata-outbox.ts'
 import type { PushOptions } from './options.ts'
 import { parseParams, type ParsedParams } from './params.ts'
 import { ProducerRequests } from './producer-requests.ts'
@@ -29,7 +29,7 @@ import { ProducerRequests } from './producer-requests.ts'
 export class PushScheduler implements ConnectorScheduler {
   readonly #components: SchedulerComponents
   readonly #options: PushOptions
-  readonly #outbox = new MetadataOutbox()
+  readonly #outbox = createOutbox()
   readonly #produced: ProducerRequests
   readonly #consumed: ConsumerRequests
   /** 1 until they have registered. */

@@ -14,11 +14,9 @@ import {
   type WorkerOutput,
 } from '@kvferry/connector-api'
 import {
-  closed,
-  deregisterCaches,
+  WorkerLife,
   factsOf,
   protocolLimits,
-  registerCaches,
   type KvRegistration,
 } from '@kvferry/connector-api/protocol'
 import { BlockFinisher, ConsumerWorker } from '@kvferry/connector-api/remote-writes'
@@ -29,7 +27,6 @@ import { ProducerWorker } from './producer-worker.ts'
 import { createCounters } from './push-counters.ts'
 
 interface Parts {
-  readonly registration: KvRegistration
   readonly consumer: ConsumerWorker
   readonly producer: ProducerWorker
 }
@@ -39,27 +36,29 @@ export class PushWorker implements ConnectorWorker {
   readonly #options: PushOptions
   readonly #rank: Rank
   readonly #counters = createCounters()
-  #registering: Promise<Uint8Array> | null = null
-  #parts: Parts | null = null
-  #shutdown: Promise<void> | null = null
-  #shownCounters = ''
+  readonly #life: WorkerLife<Parts>
 
   constructor(components: WorkerComponents, options: PushOptions, rank: Rank) {
     this.#components = components
     this.#options = options
     this.#rank = rank
+    this.#life = new WorkerLife<Parts>({
+      components,
+      create: (...registered) => this.#createParts(...registered),
+      listenerOf,
+      close,
+    })
   }
 
   /** Called once. @throws as `registerCaches`; ConnectorError ERR_KV_CLOSED after `shutdown`. */
   registerKvCaches(caches: KvCacheLayout): Promise<Uint8Array> {
-    if (this.#registering !== null) throw new TypeError('registerKvCaches is called once')
-    this.#registering = this.#register(caches)
-    return this.#registering
+    // Peers learn everything from one another: the router names only a place.
+    return this.#life.register(caches).then(() => new Uint8Array())
   }
 
   /** Waits for WRITEs that read blocks of preempted requests. */
   async handlePreemptions(meta: Uint8Array): Promise<void> {
-    const parts = this.#registered()
+    const parts = this.#life.registered()
     const requestIds = decodeMetadata(meta).flatMap((entry) =>
       entry.kind === 'preempt' ? [entry.requestId] : [],
     )
@@ -68,63 +67,36 @@ export class PushWorker implements ConnectorWorker {
 
   /** @throws TypeError before `registerKvCaches`; ConnectorError ERR_KV_MESSAGE_INVALID for bytes of another version. */
   bindConnectorMetadata(meta: Uint8Array): void {
-    const parts = this.#registered()
+    const parts = this.#life.registered()
     for (const entry of decodeMetadata(meta)) apply(entry, parts)
   }
 
   /** What this step's forward computes is handed to the agent here, behind its fence. */
   waitForSave(ready: ReadyFence | null): void {
-    this.#parts?.producer.save(ready)
+    this.#life.parts?.producer.save(ready)
   }
 
   getTransferResults(): WorkerOutput {
-    if (this.#parts === null) return { sent: [], received: [], failed: [] }
-    const { consumer, producer } = this.#parts
+    const { parts } = this.#life
+    if (parts === null) return { sent: [], received: [], failed: [] }
+    const { consumer, producer } = parts
     return { sent: producer.takeSent(), ...consumer.results.take() }
   }
 
   /** Counters are totals since the start. Null when nothing changed since the last call. */
   getStats(): StatsSnapshot | null {
-    if (this.#parts === null) return null
-    const { consumer, producer } = this.#parts
-    const loads = consumer.results.takeSamples()
-    const counters = {
+    const { parts } = this.#life
+    if (parts === null) return null
+    const { consumer, producer } = parts
+    return this.#life.statsOf(consumer.results.takeSamples(), {
       ...this.#counters.snapshot(),
       blocksQuarantined: consumer.quarantinedBlockCount + producer.quarantinedBlockCount,
       leasesOpen: producer.openLeaseCount,
-    }
-    const shown = JSON.stringify(counters)
-    if (loads.length === 0 && shown === this.#shownCounters) return null
-    this.#shownCounters = shown
-    return { loads, counters }
+    })
   }
 
   shutdown(): Promise<void> {
-    this.#shutdown ??= this.#close()
-    return this.#shutdown
-  }
-
-  #registered(): Parts {
-    if (this.#parts === null) throw new TypeError('registerKvCaches comes first')
-    return this.#parts
-  }
-
-  async #register(caches: KvCacheLayout): Promise<Uint8Array> {
-    const { agent } = this.#components
-    const registration = await registerCaches(agent, caches)
-    try {
-      // Taken after the registration: metadata lists only regions that exist.
-      const agentMetadata = await agent.localMetadata()
-      if (this.#shutdown !== null) throw closed('connector')
-      this.#parts = this.#createParts(caches, registration, agentMetadata)
-    } catch (cause) {
-      // `shutdown` knows nothing of it yet.
-      await deregisterCaches(agent, registration)
-      throw cause
-    }
-    agent.setListener(listenerOf(this.#parts))
-    // Peers learn everything from one another: the router names only a place.
-    return new Uint8Array()
+    return this.#life.shutdown()
   }
 
   #createParts(
@@ -151,21 +123,15 @@ export class PushWorker implements ConnectorWorker {
       blockTable: agent.exportBlockTable(table),
     })
     const producer = new ProducerWorker({ ...common, cache: { caches, table, rank, tpSize } })
-    return { registration, consumer, producer }
+    return { consumer, producer }
   }
+}
 
-  async #close(): Promise<void> {
-    // A registration under way ends first; its own error belongs to its caller.
-    await this.#registering?.catch(() => undefined)
-    if (this.#parts === null) return
-    const { consumer, producer, registration } = this.#parts
-    await Promise.all([
-      consumer.shutdown(protocolLimits.shutdownDrainMs),
-      producer.shutdown(protocolLimits.shutdownDrainMs),
-    ])
-    const failures = await deregisterCaches(this.#components.agent, registration)
-    for (const failure of failures) this.#components.logger.warn(`at shutdown: ${failure}`)
-  }
+async function close({ consumer, producer }: Parts): Promise<void> {
+  await Promise.all([
+    consumer.shutdown(protocolLimits.shutdownDrainMs),
+    producer.shutdown(protocolLimits.shutdownDrainMs),
+  ])
 }
 
 function apply(entry: MetadataEntry, { consumer, producer }: Parts): void {

@@ -57,6 +57,8 @@ export interface ConsumerOptions {
   readonly rank: number
   readonly finisher: BlockFinisher
   readonly agentMetadata: Uint8Array
+  /** What is offered is there already, and only for whoever asks first: so it is asked for at once. */
+  readonly claimsAtOnce?: boolean
   /** As `TransferAgent.exportBlockTable` made it. */
   readonly blockTable: Uint8Array
 }
@@ -105,7 +107,9 @@ export class ConsumerWorker {
 
   /** A request came whose KV another engine computes now. */
   offer(offer: Offer): void {
-    this.#offers.add(offer)
+    const links = this.#offers.add(offer)
+    if (this.#init.claimsAtOnce !== true) return
+    for (const link of links) void this.#heartbeats.ask(link, [offer.transferId])
   }
 
   /** Has what was offered written into these blocks. */
@@ -183,6 +187,9 @@ export class ConsumerWorker {
           this.#holds.start(wireUpOf(identity, rank), protocolLimits.wireUpTimeoutMs),
         onReady: (link) => {
           this.#heartbeats.start(link)
+          if (this.#init.claimsAtOnce === true) {
+            void this.#heartbeats.ask(link, this.#offers.keptOver(link))
+          }
           this.#loads.parts.onReady(link)
           this.#offers.onReady(link)
         },

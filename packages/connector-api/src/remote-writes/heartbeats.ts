@@ -56,6 +56,13 @@ export class Heartbeats {
     this.#timers.set(link, timer)
   }
 
+  /** Asks for these at once, besides the rhythm. */
+  async ask(link: ProducerLink, transferIds: readonly string[]): Promise<void> {
+    for (const portion of heartbeatPortions(transferIds)) {
+      await this.#renew(link, portion, new Map())
+    }
+  }
+
   stop(link: ProducerLink): void {
     this.#timers.get(link)?.stop()
     this.#timers.delete(link)

@@ -46,11 +46,12 @@ export class OfferKeeper {
     this.#links = links
   }
 
-  /** Beyond the bound it is not kept; its load will be refused by name. */
-  add(offer: Offer): void {
-    if (this.#offers.size >= limits.requestCountMax) return
+  /** Which links to its producer are there already. Beyond the bound it is not kept; its load will be refused by name. */
+  add(offer: Offer): ProducerLink[] {
+    if (this.#offers.size >= limits.requestCountMax) return []
     this.#offers.set(offer.requestId, { offer, offeredAt: this.#components.clock.now() })
-    for (const rank of this.#ranksOf(offer)) this.#links().linkTo(offer.producer, rank)
+    const answers = this.#ranksOf(offer).map((rank) => this.#links().linkTo(offer.producer, rank))
+    return answers.flatMap((answer) => (answer.kind === 'ready' ? [answer.link] : []))
   }
 
   /** It is asked for, or given up. */

@@ -33,8 +33,7 @@ import {
   stepProducerEngine,
 } from './producer.ts'
 import type { Rules } from './rules.ts'
-import { copy, type ClusterState, type ConsumerName } from './state.ts'
-import type { ProducerName } from './state.ts'
+import { copy, type ProducerName, type ConsumerName, type ClusterState } from './state.ts'
 
 export interface Bounds {
   /** Which producer computes which job, and which consumers get its handoff. */

@@ -2,12 +2,14 @@
  * The step functions as the model calls them, so that a deliberately wrong rule can take the place of a
  * right one and the exploration be seen to notice.
  */
-import type { LoadOutcome } from '@kvferry/connector-api/protocol'
+import {
+  stepConsumerRequest,
+  stepProducerRequest,
+  type LoadOutcome,
+} from '@kvferry/connector-api/protocol'
 import { stepConnection } from '../../src/connection-state.ts'
-import { stepConsumerRequest } from '@kvferry/connector-api/protocol'
 import { stepLease } from '../../src/lease-state.ts'
 import { stepLoad } from '../../src/load-state.ts'
-import { stepProducerRequest } from '../../src/producer-scheduler-state.ts'
 
 export interface Rules {
   readonly load: typeof stepLoad

@@ -4,12 +4,14 @@
  */
 import type { Instant } from '@kvferry/connector-api'
 import type { ConnectionState } from '../../src/connection-state.ts'
-import type { ConsumerRequestState } from '@kvferry/connector-api/protocol'
+import type {
+  ConsumerRequestState,
+  ProducerRequestState,
+  LoadOutcome,
+} from '@kvferry/connector-api/protocol'
 import type { LeaseAnswer } from '../../src/messages.ts'
 import type { LeaseEvent, LeaseState, Reader } from '../../src/lease-state.ts'
-import type { LoadOutcome } from '@kvferry/connector-api/protocol'
 import type { LoadState } from '../../src/load-state.ts'
-import type { ProducerRequestState } from '../../src/producer-scheduler-state.ts'
 
 export type ProducerName = 'p0' | 'p1'
 export type ConsumerName = 'd0' | 'd1'

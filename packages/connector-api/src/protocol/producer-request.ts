@@ -1,10 +1,10 @@
 /**
  * One request on the producer's scheduler half, as a pure machine: announced to the worker when it gets
  * blocks, leased when it ends with KV that a consumer will read, gone when the worker says that its
- * blocks are the engine's again. Called by scheduler.ts; knows no block ids and no clock of its own.
+ * blocks are the engine's again. Knows no block ids and no clock of its own. Used by pull and xavier.
  */
-import { assertNever, instantPlus, type Instant } from '@kvferry/connector-api'
-import { checked, refuse, type Step, type TransitionTable } from '@kvferry/connector-api/protocol'
+import { assertNever, instantPlus, type Instant } from '../index.ts'
+import { checked, refuse, type Step, type TransitionTable } from './transition-table.ts'
 
 export type ProducerRequestState =
   /** Not seen before. */

@@ -1,0 +1,64 @@
+/**
+ * The connector's `options`: defaults, validation, and the answer to a key that does not exist. Checked
+ * once, when the engine starts.
+ */
+import { limits } from '@kvferry/connector-api'
+import { integerOption, invalidOption, refuseUnknownOptions } from '@kvferry/connector-api/protocol'
+import { xavierLimits } from './limits.ts'
+
+export interface XavierOptions {
+  /** How long the producer keeps blocks whose ticket nobody has claimed. */
+  readonly unclaimedTicketMs: number
+  /** How long it keeps them after the last word of the consumer that claimed it. */
+  readonly claimedTicketMs: number
+  /** A WRITE without final status after this counts as overdue; its blocks stay where they are. */
+  readonly transferDeadlineMs: number
+  /** Connect, exchange, add the peer. */
+  readonly handshakeTimeoutMs: number
+  /** How long the consumer waits for its blocks before it withdraws and computes them itself. */
+  readonly loadTimeoutMs: number
+  /** Fewer missing tokens than this are computed instead of loaded. */
+  readonly recomputeThreshold: number
+}
+
+const knownKeys = [
+  'unclaimedTicketMs',
+  'claimedTicketMs',
+  'transferDeadlineMs',
+  'handshakeTimeoutMs',
+  'loadTimeoutMs',
+  'recomputeThreshold',
+] as const satisfies readonly (keyof XavierOptions)[]
+
+/** vLLM's settings of the same meaning. */
+const foreignNames: ReadonlyMap<string, string> = new Map([
+  ['kv_lease_duration', 'unclaimedTicketMs'],
+  ['kv_recompute_threshold', 'recomputeThreshold'],
+])
+
+const hourMs = 3_600_000
+
+/** @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy. */
+export function parseXavierOptions(options: Readonly<Record<string, unknown>>): XavierOptions {
+  refuseUnknownOptions(options, knownKeys, foreignNames)
+  const whole = (field: (typeof knownKeys)[number], fallback: number, min = 1, max = hourMs) =>
+    integerOption(options, field, fallback, { min, max })
+  const unclaimedTicketMs = whole('unclaimedTicketMs', xavierLimits.unclaimedTicketMs, 1_000)
+  const claimedTicketMs = whole(
+    'claimedTicketMs',
+    Math.max(xavierLimits.claimedTicketMs, unclaimedTicketMs),
+    1_000,
+  )
+  if (claimedTicketMs < unclaimedTicketMs) {
+    const remedy = `at least unclaimedTicketMs (${unclaimedTicketMs})`
+    throw invalidOption('claimedTicketMs', claimedTicketMs, remedy)
+  }
+  return {
+    unclaimedTicketMs,
+    claimedTicketMs,
+    transferDeadlineMs: whole('transferDeadlineMs', limits.transferDeadlineMs),
+    handshakeTimeoutMs: whole('handshakeTimeoutMs', limits.handshakeTimeoutMs, 1, 600_000),
+    loadTimeoutMs: whole('loadTimeoutMs', xavierLimits.loadTimeoutMs),
+    recomputeThreshold: whole('recomputeThreshold', 0, 0, 1_048_576),
+  }
+}

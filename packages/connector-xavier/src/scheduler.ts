@@ -1,0 +1,136 @@
+/**
+ * Scheduler half: sorts the engine's requests into those whose KV goes to others and those whose KV comes
+ * from others, and passes the hooks on. It does no I/O and knows other engines only from handoffs. Bounded:
+ * what would exceed it is served without KV transfer.
+ */
+import {
+  limits,
+  type BlockIds,
+  type ConnectorScheduler,
+  type RankKey,
+  type RequestView,
+  type SchedulerComponents,
+  type WorkerOutput,
+} from '@kvferry/connector-api'
+import { ConsumerRequests, isWellFormed, utf8Size } from '@kvferry/connector-api/protocol'
+import { parseParams, type Handoff, type ParsedParams } from './handoff.ts'
+import { createOutbox } from './metadata.ts'
+import type { XavierOptions } from './options.ts'
+import { ProducerRequests, type Finish } from './producer-requests.ts'
+
+export class XavierScheduler implements ConnectorScheduler {
+  readonly #components: SchedulerComponents
+  readonly #options: XavierOptions
+  readonly #outbox = createOutbox()
+  readonly #produced: ProducerRequests
+  readonly #consumed: ConsumerRequests
+
+  constructor(components: SchedulerComponents, options: XavierOptions) {
+    this.#components = components
+    this.#options = options
+    this.#produced = new ProducerRequests(components, this.#outbox, options.unclaimedTicketMs)
+    this.#consumed = new ConsumerRequests(components, this.#outbox)
+  }
+
+  /** @throws ConnectorError ERR_KV_UNSUPPORTED (not one rank), ERR_KV_MESSAGE_INVALID: the engine can't start. */
+  setHandshakeMetadata(byRank: ReadonlyMap<RankKey, Uint8Array>): void {
+    this.#produced.setHandshakeMetadata(byRank)
+  }
+
+  /** The worker half claims the ticket from now on, however long the request waits here. */
+  onNewRequest(request: RequestView): void {
+    this.#intake(request)
+    if (this.#isKnown(request) || !this.#isFull(request)) return
+    if (this.#parse(request).kind === 'none') return
+    this.#components.metrics.add('kv_messages_refused_total', 1, { where: 'handoff' })
+    this.#components.logger.warn(
+      'served without KV transfer: too many requests, or an id that no message carries',
+    )
+  }
+
+  getNumNewMatchedTokens(
+    request: RequestView,
+    computedTokenCount: number,
+  ): { readonly tokens: number; readonly isAsync: boolean } {
+    this.#intake(request)
+    const { recomputeThreshold } = this.#options
+    const tokens = this.#consumed.matched(request.requestId, computedTokenCount, recomputeThreshold)
+    return { tokens, isAsync: tokens > 0 }
+  }
+
+  /** @throws RangeError when the engine took another number of tokens than it was offered. */
+  updateStateAfterAlloc(request: RequestView, blocks: BlockIds, externalTokenCount: number): void {
+    this.#intake(request)
+    this.#consumed.allocated(request.requestId, blocks, externalTokenCount)
+    this.#produced.allocated(request.requestId)
+  }
+
+  buildConnectorMeta(): Uint8Array {
+    return this.#outbox.drain()
+  }
+
+  updateConnectorOutput({ sent, received }: WorkerOutput): void {
+    for (const requestId of sent) this.#produced.sent(requestId)
+    for (const requestId of received) this.#consumed.received(requestId)
+  }
+
+  requestFinished(request: RequestView, blocks: BlockIds): Finish {
+    this.#consumed.finished(request.requestId)
+    return this.#produced.finish(request, blocks)
+  }
+
+  hasPendingPushWork(): boolean {
+    return false
+  }
+
+  /** Also while something waits for a step to carry it: an idle engine would never deliver it. */
+  hasPendingBlockFrees(): boolean {
+    return !this.#outbox.isEmpty || this.#produced.hasHeldBlocks || this.#consumed.isAborting
+  }
+
+  async shutdown(): Promise<void> {
+    this.#produced.clear()
+    this.#consumed.clear()
+    this.#outbox.clear()
+  }
+
+  /** Idempotent: parsed and counted once per request. */
+  #intake(request: RequestView): void {
+    if (request.kvTransferParams === null || this.#isKnown(request)) return
+    const parsed = this.#parse(request)
+    if (parsed.kind === 'none' || this.#isFull(request)) return
+    switch (parsed.kind) {
+      case 'malformed':
+        return this.#consumed.refuse(request, parsed.error)
+      case 'produce':
+        return this.#produced.add(request.requestId)
+      case 'consume':
+        return this.#offer(request, parsed.handoff)
+    }
+  }
+
+  #offer({ requestId, promptDigest }: RequestView, handoff: Handoff): void {
+    const { producer, ticket, tokenCount } = handoff
+    this.#consumed.offer(requestId, tokenCount)
+    const prompt = { tokenCount, digest: promptDigest }
+    this.#outbox.push({ kind: 'offer', requestId, transferId: ticket, producer, prompt })
+    // The engine may wait with others for room, or for nothing at all.
+    this.#components.requestStep()
+  }
+
+  #isKnown({ requestId }: RequestView): boolean {
+    return this.#consumed.has(requestId) || this.#produced.has(requestId)
+  }
+
+  #parse({ kvTransferParams, promptTokenCount }: RequestView): ParsedParams {
+    const { engineId } = this.#components
+    return parseParams(kvTransferParams, { engineId, promptTokenCount })
+  }
+
+  /** A request that would exceed the limits is served without KV transfer. */
+  #isFull({ requestId }: RequestView): boolean {
+    const count = this.#produced.size + this.#consumed.size
+    const isSendable = isWellFormed(requestId) && utf8Size(requestId) <= limits.idSizeBytesMax
+    return count >= limits.requestCountMax || !isSendable
+  }
+}

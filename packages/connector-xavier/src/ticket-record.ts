@@ -1,0 +1,40 @@
+/** What a producer keeps of one ticket beside its state. */
+import {
+  ConnectorError,
+  asRequestId,
+  type AnyConnectorError,
+  type RequestId,
+  type Timer,
+} from '@kvferry/connector-api'
+import type { WritePart, WriteSource } from '@kvferry/connector-api/remote-writes'
+import type { Ticket } from './handoff.ts'
+import type { TicketState } from './ticket-state.ts'
+
+export interface TicketRecord {
+  readonly ticket: Ticket
+  readonly requestId: RequestId
+  /** Null until its request has ended with KV. */
+  source: WriteSource | null
+  /** The claimant's load. */
+  part: TicketPart | null
+  /** Loads that were withdrawn before they came, by `lateKey`. */
+  readonly withdrawn: Set<string>
+  timer: Timer | null
+  state: TicketState
+}
+
+export interface TicketPart extends WritePart {
+  readonly transfer: TicketRecord
+}
+
+/** Nothing is held for this ticket: it is over, or never was. The two can't be told apart, and needn't be. */
+export function noTicket(): AnyConnectorError {
+  const message = 'the producer holds nothing for this ticket'
+  // Which request it was for only the consumer knows; it puts its own there.
+  return new ConnectorError('ERR_KV_LEASE_EXPIRED', message, { requestId: asRequestId('') })
+}
+
+export function othersTicket(): AnyConnectorError {
+  const reason = 'the ticket is another consumer’s, or another load’s'
+  return new ConnectorError('ERR_KV_UNAUTHORISED', reason, { reason })
+}

@@ -1,0 +1,153 @@
+/**
+ * Worker half: the engine's hooks, split over its two parts (what others write here, what this engine
+ * writes to others), and the one listener of the agent. It starts nothing before `registerKvCaches`, and
+ * reports failed loads instead of throwing. Runs on the engine's thread.
+ */
+import type {
+  AgentListener,
+  ConnectorWorker,
+  KvCacheLayout,
+  Rank,
+  StatsSnapshot,
+  WorkerComponents,
+  WorkerOutput,
+} from '@kvferry/connector-api'
+import {
+  WorkerLife,
+  factsOf,
+  protocolLimits,
+  type KvRegistration,
+} from '@kvferry/connector-api/protocol'
+import { BlockFinisher, ConsumerWorker } from '@kvferry/connector-api/remote-writes'
+import { xavierIdentity } from './identity.ts'
+import { decodeMetadata, type MetadataEntry } from './metadata.ts'
+import type { XavierOptions } from './options.ts'
+import { ProducerWorker } from './producer-worker.ts'
+import { encodeRankMetadata } from './rank-metadata.ts'
+import { createCounters } from './xavier-counters.ts'
+
+interface Parts {
+  readonly consumer: ConsumerWorker
+  readonly producer: ProducerWorker
+}
+
+export class XavierWorker implements ConnectorWorker {
+  readonly #components: WorkerComponents
+  readonly #options: XavierOptions
+  readonly #rank: Rank
+  readonly #counters = createCounters()
+  readonly #life: WorkerLife<Parts>
+
+  constructor(components: WorkerComponents, options: XavierOptions, rank: Rank) {
+    this.#components = components
+    this.#options = options
+    this.#rank = rank
+    this.#life = new WorkerLife<Parts>({
+      components,
+      create: (...registered) => this.#createParts(...registered),
+      listenerOf,
+      close,
+    })
+  }
+
+  /** Called once. @throws as `registerCaches`; ConnectorError ERR_KV_CLOSED after `shutdown`. */
+  registerKvCaches(caches: KvCacheLayout): Promise<Uint8Array> {
+    const { address } = this.#components.sideChannel
+    return this.#life.register(caches).then(() => encodeRankMetadata(address))
+  }
+
+  /** What was handed over is a finished request's: no preemption touches it. */
+  async handlePreemptions(): Promise<void> {
+    this.#life.registered()
+  }
+
+  /** @throws TypeError before `registerKvCaches`; ConnectorError ERR_KV_MESSAGE_INVALID for bytes of another version. */
+  bindConnectorMetadata(meta: Uint8Array): void {
+    const parts = this.#life.registered()
+    for (const entry of decodeMetadata(meta)) apply(entry, parts)
+  }
+
+  /** Nothing leaves while it is being computed: tickets are for requests that have ended. */
+  waitForSave(): void {
+    return
+  }
+
+  getTransferResults(): WorkerOutput {
+    const { parts } = this.#life
+    if (parts === null) return { sent: [], received: [], failed: [] }
+    return { sent: parts.producer.tickets.takeSent(), ...parts.consumer.results.take() }
+  }
+
+  /** Counters are totals since the start. Null when nothing changed since the last call. */
+  getStats(): StatsSnapshot | null {
+    const { parts } = this.#life
+    if (parts === null) return null
+    const { consumer, producer } = parts
+    return this.#life.statsOf(consumer.results.takeSamples(), {
+      ...this.#counters.snapshot(),
+      blocksQuarantined: consumer.quarantinedBlockCount + producer.quarantinedBlockCount,
+      leasesOpen: producer.tickets.heldCount,
+    })
+  }
+
+  shutdown(): Promise<void> {
+    return this.#life.shutdown()
+  }
+
+  #createParts(caches: KvCacheLayout, { table }: KvRegistration, agentMetadata: Uint8Array): Parts {
+    const { tpRank: rank, tpSize } = this.#rank
+    const { agent, kernels } = this.#components
+    const common = {
+      ...{ components: this.#components, counters: this.#counters, options: this.#options },
+      facts: factsOf(xavierIdentity, caches, this.#rank),
+    }
+    const consumer = new ConsumerWorker({
+      ...{ ...common, protocol: xavierIdentity, rank, agentMetadata, claimsAtOnce: true },
+      options: {
+        handshakeTimeoutMs: this.#options.handshakeTimeoutMs,
+        registrationTimeoutMs: this.#options.loadTimeoutMs,
+      },
+      finisher: new BlockFinisher(caches, kernels),
+      blockTable: agent.exportBlockTable(table),
+    })
+    const producer = new ProducerWorker({ ...common, cache: { caches, table, rank, tpSize } })
+    return { consumer, producer }
+  }
+}
+
+async function close({ consumer, producer }: Parts): Promise<void> {
+  await Promise.all([
+    consumer.shutdown(protocolLimits.shutdownDrainMs),
+    producer.shutdown(protocolLimits.shutdownDrainMs),
+  ])
+}
+
+function apply(entry: MetadataEntry, { consumer, producer: { tickets } }: Parts): void {
+  switch (entry.kind) {
+    case 'announce':
+      return tickets.announce(entry.requestId, entry.ticket)
+    case 'register':
+      return tickets.hold(entry.requestId, entry.prompt, entry.blockIds)
+    case 'withdraw':
+      return tickets.withdrawSource(entry.requestId)
+    case 'offer':
+      return consumer.offer(entry)
+    case 'load':
+      return consumer.load(entry.requestId, entry.localBlockIds, entry.tokenEnd)
+    case 'release':
+      return consumer.release(entry.requestId)
+    case 'abort':
+      return consumer.abort(entry.requestId)
+  }
+}
+
+function listenerOf({ consumer, producer }: Parts): AgentListener {
+  return {
+    onCompletions: (completions) => producer.onCompletions(completions),
+    onNotifications: (notifications) => consumer.onNotifications(notifications),
+    onBroken: () => {
+      consumer.onBroken()
+      producer.onBroken()
+    },
+  }
+}
