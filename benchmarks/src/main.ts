@@ -5,6 +5,7 @@ import { Command, CommanderError } from 'commander'
 import { ConnectorError } from '@kvferry/connector-api'
 import { describeUsage } from '@kvferry/runtime'
 import { addCompareCommand } from './commands/compare-command.ts'
+import { addLoadCommand } from './commands/load-command.ts'
 import { addMicroCommand } from './commands/micro-command.ts'
 import { addReportCommand } from './commands/report-command.ts'
 import { addReuseCommand } from './commands/reuse-command.ts'
@@ -34,6 +35,7 @@ function createProgram(io: CommandIo, finish: (exitCode: number) => void): Comma
   addCompareCommand(program, io, finish)
   addSweepCommand(program, io, finish)
   addReuseCommand(program, io, finish)
+  addLoadCommand(program, io, finish)
   addReportCommand(program, io, finish)
   addMicroCommand(program, io, finish)
   addTraceCommand(program, io, finish)

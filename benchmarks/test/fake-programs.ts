@@ -14,7 +14,7 @@ export const fakeConnector = new URL('fixtures/fake-connector.mjs', import.meta.
 /** Knows `gpuCacheBytes`; its label is `keeper`. */
 export const fakeHistoryConnector = new URL('fixtures/fake-history-connector.mjs', import.meta.url)
   .href
-const fakeBins = [
+export const fakeBins = [
   ...['--engine-bin', fixture('fake-engine.mjs')],
   ...['--router-bin', fixture('fake-router.mjs')],
 ]

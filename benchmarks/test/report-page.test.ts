@@ -9,7 +9,14 @@ import { pathToFileURL } from 'node:url'
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { browserPath, launchBrowser, whyNoBrowser } from './browser.ts'
-import { fakeProgramFlags, runCommand, shortLoad } from './fake-programs.ts'
+import {
+  fakeBins,
+  fakeConnector,
+  fakeHistoryConnector,
+  fakeProgramFlags,
+  runCommand,
+  shortLoad,
+} from './fake-programs.ts'
 
 let directory = ''
 const at = (name: string): string => join(directory, name)
@@ -29,14 +36,28 @@ beforeAll(async () => {
       ...['--qps', '200,400', '--input-lens', '16,32', '--html', at('sweep.html')],
     ])
     expect(swept.exitCode, swept.stderr).toBe(0)
+    process.env['FAKE_LONG_TOKEN_MS'] = '10'
+    const both = ['--connectors', `${fakeConnector},${fakeHistoryConnector}`, ...fakeBins]
+    const reused = await runCommand([
+      ...['reuse', ...both, '--cycles', '2', '--controls', 'none'],
+      ...['--html', at('reuse.html')],
+    ])
+    expect(reused.exitCode, reused.stderr).toBe(0)
+    expect(reused.stdout).toContain('revisit TTFT p50: reduction against fake within 15 %')
+    const loaded = await runCommand([
+      ...['load', ...both, '--requests', '8', '--time-scale', '0.1', '--html', at('load.html')],
+    ])
+    expect(loaded.exitCode, loaded.stderr).toBe(0)
+    expect(loaded.stdout).toContain('No bars to judge')
   } finally {
     delete process.env['FAKE_FAULT']
+    delete process.env['FAKE_LONG_TOKEN_MS']
   }
 })
 afterAll(() => rmSync(directory, { recursive: true, force: true }))
 
 it('is one file without scripts that names no other', () => {
-  for (const name of ['compare.html', 'sweep.html']) {
+  for (const name of ['compare.html', 'sweep.html', 'reuse.html', 'load.html']) {
     const html = readFileSync(at(name), 'utf8')
     expect(html).not.toMatch(/<script|<iframe|<img|@import/i)
     // Namespaces of SVG are names, not addresses that are fetched.
@@ -85,6 +106,8 @@ describe.skipIf(browserPath === null)(`in Chromium${whyNoBrowser}`, () => {
   it.each([
     ['compare.html', 9],
     ['sweep.html', 11],
+    ['reuse.html', 5],
+    ['load.html', 6],
   ])('%s opens without a complaint, every one of its %i panels drawn', async (name, count) => {
     const { page, problems } = await open(name)
     const panels = await panelsOf(page)
@@ -110,6 +133,25 @@ describe.skipIf(browserPath === null)(`in Chromium${whyNoBrowser}`, () => {
       'hooks P / D',
       'kernel, Node',
     ]) {
+      expect(text).toContain(word)
+    }
+    await page.close()
+  })
+
+  it('the reuse experiment states its bars, its counters and the published figures', async () => {
+    const { page } = await open('reuse.html')
+    const text = await page.locator('body').innerText()
+    for (const word of ['Bars', 'prefillCallMs explains', 'loads / revisits', '−28.5 %']) {
+      expect(text).toContain(word)
+    }
+    expect(text).toContain('a second arena of')
+    await page.close()
+  })
+
+  it('the load experiment states its phases, where cold arrivals waited, and why it has no bars', async () => {
+    const { page } = await open('load.html')
+    const text = await page.locator('body').innerText()
+    for (const word of ['32 at a time', 'wait for D’s step', 'cold during decode', 'No bars']) {
       expect(text).toContain(word)
     }
     await page.close()

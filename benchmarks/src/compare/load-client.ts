@@ -59,7 +59,7 @@ function errorText(status: number, body: string): string {
 
 async function readStream(
   body: AsyncIterable<Uint8Array>,
-  { clock, tokens }: SendContext,
+  { clock, tokens, onFirstToken }: SendContext,
 ): Promise<Reply> {
   const parser = createSseParser()
   const reply: Reply = {
@@ -87,6 +87,7 @@ async function readStream(
       const text = choice?.text ?? ''
       // Tokens of one event arrived together; a tokenizer's can't be told apart and count as one arrival.
       const arrivals = tokens === 'bytes' ? text.length : Math.min(1, text.length)
+      if (arrivals > 0 && reply.tokenAtMs.length === 0) onFirstToken?.()
       for (let i = 0; i < arrivals; i++) reply.tokenAtMs.push(now)
       if (text !== '') reply.lastTokenAtMs = now
       reply.text += text
@@ -130,6 +131,8 @@ export interface SendContext {
   readonly tokens: TokenKind
   /** Send to last byte; beyond it the request has failed. */
   readonly requestDeadlineMs: number
+  /** Called once for each streamed request, when its first token is here. */
+  readonly onFirstToken?: () => void
 }
 
 /**

@@ -27,7 +27,7 @@ export const isMetrics = (metrics: RequestMetrics | null): metrics is RequestMet
   metrics !== null
 
 /** Distribution of what `read` finds, over requests that have it. */
-function over(
+export function over(
   metrics: readonly RequestMetrics[],
   read: (metrics: RequestMetrics) => number | null | undefined,
 ): Distribution {
@@ -36,7 +36,9 @@ function over(
   )
 }
 
-function breakdownOver(metrics: readonly RequestMetrics[]): Record<BreakdownPart, Distribution> {
+export function breakdownOver(
+  metrics: readonly RequestMetrics[],
+): Record<BreakdownPart, Distribution> {
   const entries = breakdownParts.map((part) => [
     part,
     over(metrics, (each) => each.breakdown?.[part]),

@@ -26,7 +26,12 @@ export interface StepPlan<Kind extends string> {
   /** Callers that wait for their answers; null: each request at its planned moment. */
   readonly concurrency: number | null
   readonly requests: readonly PlannedRequest[]
+  /** Streamed, all at once; the step's own requests begin when each of these has its first token. */
+  readonly background?: readonly PlannedRequest[]
 }
+
+const allRequests = ({ background = [], requests }: StepPlan<string>): readonly PlannedRequest[] =>
+  background.length === 0 ? requests : [...background, ...requests]
 
 export interface ExperimentPlan<Kind extends string> {
   /** Pays for the handshake; in no number. */
@@ -36,7 +41,10 @@ export interface ExperimentPlan<Kind extends string> {
 
 export type Counters = Readonly<Record<string, number>>
 
-export interface ObservedStep<Kind extends string> extends Omit<StepPlan<Kind>, 'requests'> {
+export interface ObservedStep<Kind extends string> extends Pick<
+  StepPlan<Kind>,
+  'kind' | 'cycle' | 'concurrency'
+> {
   readonly result: LoopResult
   /** Growth of the prefill engine's connector's totals in this step. */
   readonly counters: Counters
@@ -49,7 +57,7 @@ export interface ExperimentTrial<Kind extends string> extends Trial {
 export const plannedRequests = <Kind extends string>({
   first,
   steps,
-}: ExperimentPlan<Kind>): PlannedRequest[] => [first, ...steps.flatMap(({ requests }) => requests)]
+}: ExperimentPlan<Kind>): PlannedRequest[] => [first, ...steps.flatMap(allRequests)]
 
 async function producerCounters({ cluster }: ClusterSession): Promise<Counters> {
   const stats = await readAllStats(cluster)
@@ -57,17 +65,21 @@ async function producerCounters({ cluster }: ClusterSession): Promise<Counters> 
   return stats[at]?.connectorCounters ?? {}
 }
 
+/** What P's connector counted over the whole life of its process. */
+export const producerTotals = ({ engines }: Pick<Trial, 'engines'>): Counters =>
+  engines.find(({ role }) => role !== 'consumer')?.end.connectorCounters ?? {}
+
 const growthOf = (before: Counters, after: Counters): Counters =>
   Object.fromEntries(
     Object.entries(after).map(([name, value]) => [name, value - (before[name] ?? 0)]),
   )
 
-/** All loops of a trial as one: what the common part of a result is made from. */
+/** Several loops as one. */
 function pooledLoop(results: readonly LoopResult[]): LoopResult {
   return {
     records: results.flatMap(({ records }) => records),
     startedAtMs: results[0]?.startedAtMs ?? 0,
-    endedAtMs: results.at(-1)?.endedAtMs ?? 0,
+    endedAtMs: Math.max(0, ...results.map(({ endedAtMs }) => endedAtMs)),
     peakConcurrency: Math.max(0, ...results.map(({ peakConcurrency }) => peakConcurrency)),
   }
 }
@@ -85,23 +97,50 @@ function runLoop(
     : runClosedLoop({ requests, concurrency, context: send, onProgress })
 }
 
+/** The background first. One that fails doesn't hold the rest up: it shows as a failed request. */
+async function runStep(
+  session: ClusterSession,
+  step: StepPlan<string>,
+  onProgress: (done: number) => void,
+): Promise<LoopResult> {
+  const { background = [] } = step
+  if (background.length === 0) return runLoop(session, step, onProgress)
+  let streaming = 0
+  let onAllStreaming: () => void = () => {}
+  const allStreaming = new Promise<void>((resolve) => (onAllStreaming = resolve))
+  const behind = runClosedLoop({
+    requests: background,
+    concurrency: background.length,
+    context: {
+      ...session.send,
+      onFirstToken: () => {
+        if (++streaming === background.length) onAllStreaming()
+      },
+    },
+  })
+  await Promise.race([allStreaming, behind])
+  const own = await runLoop(session, step, onProgress)
+  const other = await behind
+  const peakConcurrency = other.peakConcurrency + own.peakConcurrency
+  return { ...pooledLoop([other, own]), peakConcurrency }
+}
+
 async function runSteps<Kind extends string>(
   session: ClusterSession,
   steps: readonly StepPlan<Kind>[],
 ): Promise<ObservedStep<Kind>[]> {
   const { progress } = session.context
-  const total = steps.reduce((sum, { requests }) => sum + requests.length, 0)
+  const total = steps.reduce((sum, step) => sum + allRequests(step).length, 0)
   progress.phase(`${session.spec.name}: measured requests`, total)
   const observed: ObservedStep<Kind>[] = []
   let before = await producerCounters(session)
   let ended = 0
-  for (const { requests, ...step } of steps) {
-    const { concurrency } = step
-    const onProgress = (done: number): void => progress.tick(ended + done)
-    const result = await runLoop(session, { requests, concurrency }, onProgress)
-    ended += requests.length
+  for (const step of steps) {
+    const { kind, cycle, concurrency } = step
+    const result = await runStep(session, step, (done) => progress.tick(ended + done))
+    ended += allRequests(step).length
     const after = await producerCounters(session)
-    observed.push({ ...step, result, counters: growthOf(before, after) })
+    observed.push({ kind, cycle, concurrency, result, counters: growthOf(before, after) })
     before = after
   }
   return observed

@@ -2,14 +2,13 @@
  * The HTML report of a comparison. Every number comes from the result, so the page says no more than the
  * file. Runs are drawn in their order, each in one colour throughout.
  */
-import { breakdownParts } from '../compare/request-metrics.ts'
 import type { CompareResult, PerSide, RunEntry } from '../compare/result.ts'
-import { headline, noiseText, partTitles, resultSections, workloadText } from '../compare/table.ts'
+import { headline, noiseText, resultSections, workloadText } from '../compare/table.ts'
 import type { Distribution } from '../lib/distribution.ts'
 import { writeWhole } from '../lib/result-file.ts'
 import { conditionsTable } from './conditions-table.ts'
 import { renderPage, type DataTable, type Panel } from './html-page.ts'
-import { curvePanel, noiseTable } from './run-panels.ts'
+import { breakdownPanel, curvePanel, noiseTable } from './run-panels.ts'
 import { barChart, colorOf, type BarSeries } from './svg-chart.ts'
 
 /** p50 and p99 of one metric, one pair of bars a run. */
@@ -41,23 +40,6 @@ function sidesPanel(
   return { title: text.title, svg: barChart(text, labels, series), note: text.note }
 }
 
-/** Means, because only they add up. */
-function breakdownPanel(runs: readonly RunEntry[]): Panel {
-  const title = 'Where TTFT went'
-  const series = breakdownParts.map((part, index) => ({
-    name: partTitles[part],
-    color: colorOf(index),
-    values: runs.map((run) => run.breakdown[part].mean),
-  }))
-  const text = { title, yTitle: 'ms, mean' }
-  const labels = runs.map((run) => run.label)
-  return {
-    title,
-    svg: barChart(text, labels, series, true),
-    note: 'Means add up to the mean TTFT of the requests that have all parts; each part is what it added.',
-  }
-}
-
 const median = (distribution: Distribution | null): number | null => distribution?.p50 ?? null
 
 const streamed = 'Streamed requests of the measured phase, all trials.'
@@ -68,7 +50,7 @@ function panelsOf(result: CompareResult): Panel[] {
   return [
     curvePanel(runs, (run) => run.ttftMs, { title: 'Time to first token', note: streamed }),
     curvePanel(runs, (run) => run.tpotMs, { title: 'Time per output token', note: streamed }),
-    breakdownPanel(runs),
+    breakdownPanel(runs, (run) => run.breakdown, 'Where TTFT went'),
     quantilePanel(moving, (run) => run.criticalPathMs, {
       title: 'KV on the critical path',
       yTitle: 'ms',

@@ -1,5 +1,7 @@
 /** Panels and tables that the reports of several commands share. Pure. */
+import { breakdownParts, type BreakdownPart } from '../compare/request-metrics.ts'
 import type { NoiseFloor, RunEntry } from '../compare/result.ts'
+import { partTitles } from '../compare/table.ts'
 import type { Bar } from '../experiments/bar.ts'
 import { barHead, barRows } from '../experiments/bar-table.ts'
 import type { Distribution } from '../lib/distribution.ts'
@@ -40,6 +42,26 @@ export function statisticsPanel<Run extends RunEntry>(
   const labels = shown.map((run) => run.label)
   const { title, note } = text
   return { title, svg: barChart({ title, yTitle: 'ms' }, labels, series), note }
+}
+
+/** Means, because only they add up. */
+export function breakdownPanel<Run extends RunEntry>(
+  runs: readonly Run[],
+  read: (run: Run) => Readonly<Record<BreakdownPart, Distribution>>,
+  title: string,
+): Panel {
+  const series = breakdownParts.map((part, index) => ({
+    name: partTitles[part],
+    color: colorOf(index),
+    values: runs.map((run) => read(run)[part].mean),
+  }))
+  const text = { title, yTitle: 'ms, mean' }
+  const labels = runs.map((run) => run.label)
+  return {
+    title,
+    svg: barChart(text, labels, series, true),
+    note: 'Means add up to the mean TTFT of the requests that have all parts; each part is what it added.',
+  }
 }
 
 export function noiseTable(noise: NoiseFloor): DataTable {

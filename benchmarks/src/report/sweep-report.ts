@@ -2,9 +2,7 @@
  * The HTML report of a sweep: the two published charts, what the connectors did beneath them, every point
  * with its validity, and the conditions. Every number comes from the result files.
  */
-import { breakdownParts } from '../compare/request-metrics.ts'
 import type { RunEntry } from '../compare/result.ts'
-import { partTitles } from '../compare/table.ts'
 import { writeWhole } from '../lib/result-file.ts'
 import type { PointFile } from '../sweep/point-file.ts'
 import { pointName } from '../sweep/grid.ts'
@@ -12,7 +10,7 @@ import type { SweepVerdict } from '../sweep/verdict.ts'
 import { conditionsTable } from './conditions-table.ts'
 import { renderPage, type DataTable, type Panel } from './html-page.ts'
 import { modesOf, readNumber, type ReportPoint, type Statistic } from './point-set.ts'
-import { barChart, colorOf } from './svg-chart.ts'
+import { breakdownPanel as meansPanel } from './run-panels.ts'
 import { metricChart, sweepLines } from './sweep-charts.ts'
 
 interface Detail {
@@ -97,14 +95,7 @@ function breakdownPanel(points: readonly ReportPoint[]): Panel[] {
   })
   if (runs.length === 0) return []
   const title = `Where TTFT went at ${inputTokens} tokens and ${qps}/s`
-  const series = breakdownParts.map((part, index) => ({
-    name: partTitles[part],
-    color: colorOf(index),
-    values: runs.map((run) => run.breakdown[part].mean),
-  }))
-  const labels = runs.map((run) => run.label)
-  const svg = barChart({ title, yTitle: 'ms, mean' }, labels, series, true)
-  return [{ title, svg, note: 'Means add up to the mean TTFT; each part is what it added.' }]
+  return [meansPanel(runs, (run) => run.breakdown, title)]
 }
 
 function panelsOf(points: readonly ReportPoint[], statistic: Statistic): Panel[] {

@@ -4,6 +4,7 @@
  */
 import { createChecks } from '../compare/verdict.ts'
 import { historyNames, type HistoryCounters } from '../experiments/history-counters.ts'
+import { checkReported, checkTickets, type Check } from '../experiments/ticket-checks.ts'
 import type { ReuseRunEntry, ReuseWorkload } from './result.ts'
 
 /** Share of the complete prompt blocks of all revisits. */
@@ -15,21 +16,8 @@ export const hitShareOf = ({ revisitHistory, revisitBlocks }: ReuseRunEntry): nu
 
 const percent = (share: number): string => `${(share * 100).toFixed(1)} %`
 
-type Check = (isGood: boolean, text: string) => void
-
 /** Counters of the tickets, which stay in use with a budget of 0. */
 const ticketCounters: readonly (keyof HistoryCounters)[] = ['registered', 'finished']
-
-function ticketChecks(run: ReuseRunEntry, sent: number, check: Check): void {
-  const { registered, finished, expired, failures, networkHostBatches } = run.history
-  check(
-    registered === finished && registered === sent,
-    `${registered} tickets registered and ${finished} finished, for ${sent} requests`,
-  )
-  check(expired === 0, `${expired} tickets expired`)
-  check(failures === 0, `${failures} failures of the history`)
-  check(networkHostBatches === 0, `${networkHostBatches} host batches over the network`)
-}
 
 function nothingIn(run: ReuseRunEntry, apartFrom: readonly string[], check: Check): void {
   const counted = historyNames.filter(
@@ -78,11 +66,8 @@ export function counterChecks(run: ReuseRunEntry, workload: ReuseWorkload): stri
   const { failures, check } = createChecks(run.label)
   const sent = workload.requests * workload.trials
   if (run.role === 'history') {
-    check(
-      run.missingCounters.length === 0,
-      `the connector doesn't report ${run.missingCounters.join(', ')}`,
-    )
-    ticketChecks(run, sent, check)
+    checkReported(run.missingCounters, check)
+    checkTickets(run.history, sent, check)
     const { hitBlocks, deviceHitBlocks, hostHitBlocks } = run.history
     check(
       hitBlocks === deviceHitBlocks + hostHitBlocks,
@@ -92,7 +77,7 @@ export function counterChecks(run: ReuseRunEntry, workload: ReuseWorkload): stri
     else if (workload.workingSet === 'changing') changingChecks(run, check)
     else tierChecks(run, check)
   } else if (run.role === 'no-history') {
-    ticketChecks(run, sent, check)
+    checkTickets(run.history, sent, check)
     nothingIn(run, ticketCounters, check)
   } else {
     nothingIn(run, [], check)

@@ -1,12 +1,17 @@
 /** From the trials of one run to its entry in a `reuse` result. Pure; trials are pooled. */
 import { createRunEntry, type RunContext } from '../compare/run-entry.ts'
-import type { ExperimentTrial, ObservedStep } from '../experiments/experiment-trial.ts'
+import {
+  producerTotals,
+  type ExperimentTrial,
+  type ObservedStep,
+} from '../experiments/experiment-trial.ts'
 import {
   missingCounters,
   readHistoryCounters,
   sumHistory,
   type HistoryCounters,
 } from '../experiments/history-counters.ts'
+import { ticketCounterNames } from '../experiments/ticket-checks.ts'
 import { createDistribution, type Distribution } from '../lib/distribution.ts'
 import type { ReuseStep } from './plan.ts'
 import type { ReuseCycle, ReuseRunEntry } from './result.ts'
@@ -16,16 +21,12 @@ import type { ReuseRun } from './runs-of.ts'
 export type ReuseTrial = ExperimentTrial<ReuseStep>
 type Step = ObservedStep<ReuseStep>
 
-/** What a history has to report, so that a counter that isn't there is not taken for a 0. */
 const requiredCounters = [
-  'registered',
-  'finished',
-  'expired',
+  ...ticketCounterNames,
   'loads',
   'hitBlocks',
   'deviceHitBlocks',
   'hostHitBlocks',
-  'failures',
   'rejectedBlocks',
 ] as const
 
@@ -59,9 +60,6 @@ const over = (
 
 const historyIn = (steps: readonly Step[]): HistoryCounters =>
   sumHistory(steps.map(({ counters }) => readHistoryCounters(counters)))
-
-const producerTotals = (trial: ReuseTrial): Readonly<Record<string, number>> =>
-  trial.engines.find(({ role }) => role !== 'consumer')?.end.connectorCounters ?? {}
 
 function cyclesOf(run: ReuseRun, trials: readonly ReuseTrial[]): ReuseCycle[] {
   const numbers = [...new Set(stepsOf(trials, 'revisit').map(({ cycle }) => cycle))]
