@@ -59,6 +59,7 @@ export default defineConfig({
           page('Glossary', '/docs/reference/glossary'),
           page('Conformance', '/docs/reference/conformance'),
           page('Verification', '/docs/reference/verification'),
+          page('Upstream’s tests', '/docs/reference/upstream-tests'),
           page('Contract', '/packages/connector-api/'),
           page('Pull connector', '/packages/connector-pull/'),
           page('Push connector', '/packages/connector-push/'),

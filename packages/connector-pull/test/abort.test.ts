@@ -4,7 +4,7 @@ import { createPair, prompt, slowFabric, startLoad, until, untilAllFree } from '
 
 const [p0, d0] = [asEngineId('p0'), asEngineId('d0')]
 
-test('before allocation: P frees at once, and D wakes up to tell it', async () => {
+test('before allocation: P frees at once, and D wakes up to tell it (10)', async () => {
   const pair = await createPair()
   const params = await pair.p.prefill('p-r0', prompt, 30)
   pair.d.arrive('d-r0', 30, params)
@@ -15,7 +15,7 @@ test('before allocation: P frees at once, and D wakes up to tell it', async () =
   expect(pair.d.outputs.flatMap(({ received }) => received)).toEqual([])
 })
 
-test('before the step that would have carried the load: it starts and ends as aborted', async () => {
+test('before the step that would have carried the load: it starts and ends as aborted (10)', async () => {
   const pair = await createPair()
   const params = await pair.p.prefill('p-r0', prompt, 30)
   const request = pair.d.admit('d-r0', 30, params)
@@ -25,7 +25,7 @@ test('before the step that would have carried the load: it starts and ends as ab
   expect(pair.d.counter('loadsAborted')).toBe(1)
 })
 
-test('with the load in one step, though its peer is ready: nothing is read', async () => {
+test('with the load in one step, though its peer is ready: nothing is read (11)', async () => {
   // This was a bug: the abort met a load that was about to be posted, and ended the engine.
   const pair = await createPair()
   const warmUp = await startLoad(pair, { id: 'warm-up', tokenCount: 4 })

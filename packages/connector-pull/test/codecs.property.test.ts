@@ -205,7 +205,7 @@ function decodeOrRefuse(decode: (bytes: Uint8Array) => unknown, input: Uint8Arra
 }
 
 for (const [name, { value, encode, decode }] of Object.entries(codecs)) {
-  test(`${name}: what is encoded is decoded`, () => {
+  test(`${name}: what is encoded is decoded (12)`, () => {
     fc.assert(
       fc.property(value, (original) => {
         expect(decode(encode(original as never))).toEqual(original)
@@ -213,7 +213,7 @@ for (const [name, { value, encode, decode }] of Object.entries(codecs)) {
     )
   })
 
-  test(`${name}: hostile bytes are decoded or refused, never worse`, () => {
+  test(`${name}: hostile bytes are decoded or refused, never worse (19)`, () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), (input) => {
         decodeOrRefuse(decode, input)

@@ -18,7 +18,7 @@ import {
 
 const [p0, d0] = [asEngineId('p0'), asEngineId('d0')]
 
-test('a READ that fails fails its load, with its blocks, and P frees at once', async () => {
+test('a READ that fails fails its load, with its blocks, and P frees at once (21, 22)', async () => {
   const pair = await createPair()
   pair.world.fabric.faults.failNextPosts(pair.d.agent.name, 1)
   const request = await startLoad(pair, { hitTokenCount: 8 })
@@ -45,7 +45,7 @@ test('one failing READ does not touch the others of its step', async () => {
   expect(loads.map(({ errorCode }) => errorCode)).toEqual([null, 'ERR_KV_UNAUTHORISED', null])
 })
 
-test('one post that the agent refuses does not take the others with it', async () => {
+test('one post that the agent refuses does not take the others with it (22)', async () => {
   const pair = await createPair()
   const { agent } = pair.d
   const post = agent.post.bind(agent)

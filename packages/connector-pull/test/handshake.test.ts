@@ -49,7 +49,7 @@ test.each([
   expect(pair.d.metrics.get('kv_handshakes_failed_total ERR_KV_PEER_INCOMPATIBLE')).toBe(1)
 })
 
-test('a dead peer fails the loads that wait, and the next one tries again', async () => {
+test('a dead peer fails the loads that wait, and the next one tries again (22)', async () => {
   const pair = await createPair()
   const params = await pair.p.prefill('p-r0', prompt, 30)
   pair.p.kill()
@@ -151,7 +151,7 @@ test('a silent peer fails them at the handshake’s deadline', async () => {
   expect(await pair.d.isLoadedRight(next, prompt)).toBe(true)
 })
 
-test('one silent peer does not hold up another', async () => {
+test('one silent peer does not hold up another (14, 16)', async () => {
   const pair = await createPair()
   const other = await Engine.start(pair.world, { engineId: 'p1' })
   const slow = await pair.p.prefill('p-slow', prompt, 9)

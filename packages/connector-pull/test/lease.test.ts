@@ -43,7 +43,7 @@ async function givenBack(pair: Pair): Promise<KvTransferParams> {
   return params
 }
 
-test('nobody comes: the lease ends, and P’s blocks are free again', async () => {
+test('nobody comes: the lease ends, and P’s blocks are free again (11)', async () => {
   const pair = await createPair({ p: { options: short } })
   await pair.p.prefill('p-r0', prompt, 30)
   await pair.world.clock.advance(1_990)

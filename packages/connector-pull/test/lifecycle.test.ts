@@ -4,7 +4,7 @@ import { pull } from '../src/index.ts'
 import { Engine } from './fixtures/engine.ts'
 import { createPair, createWorld, prompt, slowFabric, startLoad, until } from './fixtures/world.ts'
 
-test('shutdown waits for open READs, leaves nothing registered and no timer, and is idempotent', async () => {
+test('shutdown waits for open READs, leaves nothing registered and no timer, and is idempotent (24)', async () => {
   const pair = await createPair({ times: slowFabric })
   const request = await startLoad(pair)
   await until(pair.world, () => pair.d.agent.counters().transfersOpen > 0)
@@ -123,7 +123,7 @@ test('a prefill before any worker registered hands nothing over', () => {
   expect(engine.finish('p-r0', 'length-capped')).toBe(null)
 })
 
-test('stats are null when nothing changed, and samples come once', async () => {
+test('stats are null when nothing changed, and samples come once (25)', async () => {
   const pair = await createPair()
   const request = await startLoad(pair)
   await until(pair.world, () => request.outcome === 'loaded')

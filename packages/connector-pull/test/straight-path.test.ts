@@ -18,7 +18,7 @@ test.each([1, 3, 4, 5, 8, 31])(
   },
 )
 
-test('blocks are held until the reader’s word, and P goes on stepping for them', async () => {
+test('blocks are held until the reader’s word, and P goes on stepping for them (1)', async () => {
   const pair = await createPair()
   await pair.p.prefill('p-r0', prompt, 30)
   expect(pair.p.free.length).toBe(56)
@@ -57,7 +57,7 @@ test('fewer missing tokens than the threshold are computed, and P frees at once'
   await untilAllFree(pair)
 })
 
-test('all loads of a step leave in one post and share one handshake', async () => {
+test('all loads of a step leave in one post and share one handshake (13)', async () => {
   const pair = await createPair()
   const posts: number[] = []
   const post = pair.d.agent.post.bind(pair.d.agent)
@@ -93,7 +93,7 @@ test('inline posting: the READ is posted when the step’s hook returns', async 
   await untilAllFree(pair)
 })
 
-test('background posting: the step’s hook has only enqueued it', async () => {
+test('background posting: the step’s hook has only enqueued it (14)', async () => {
   const pair = await createPair()
   const warmUp = await startLoad(pair, { id: 'warm-up' })
   await until(pair.world, () => warmUp.outcome === 'loaded')

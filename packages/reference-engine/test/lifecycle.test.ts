@@ -27,13 +27,13 @@ describe('the end of a load', () => {
     ])
   })
 
-  it('leaves the last token of a whole prompt to be computed', () => {
+  it('leaves the last token of a whole prompt to be computed (7)', () => {
     const { engine } = loading(8)
     engine.receive('a')
     expect(engine.stepText()).toBe('a:7-8')
   })
 
-  it('makes what was loaded findable for others, and not before', () => {
+  it('makes what was loaded findable for others, and not before (6)', () => {
     const { engine } = loading(8)
     engine.add('early', 9, 1, 'a')
     expect(engine.stepText()).toBe('early:0-9')
@@ -42,7 +42,7 @@ describe('the end of a load', () => {
     expect(engine.stepText()).toBe('a:7-8 late:8-9')
   })
 
-  it('that failed goes back to the first invalid block', () => {
+  it('that failed goes back to the first invalid block (31)', () => {
     const { engine, request } = loading(14)
     engine.fail('a', request.blocks.slice(2, 3))
     expect(request.isRecomputed).toBe(true)
@@ -106,7 +106,7 @@ describe('abort', () => {
     expect(engine.stepText()).toBe('')
   })
 
-  it('of a loading request keeps its blocks until the load has ended, well or not', () => {
+  it('of a loading request keeps its blocks until the load has ended, well or not (34)', () => {
     const engine = new Scheduling()
     for (const id of ['a', 'b']) {
       engine.offers.set(id, 8)

@@ -48,7 +48,7 @@ describe('a load that ends well', () => {
     expect(end.timings.loadReadyAtMs).toBeGreaterThan(end.timings.scheduledAtMs)
   })
 
-  it('computes only the last token of the prompt', async () => {
+  it('computes only the last token of the prompt (4)', async () => {
     const connector = loading()
     const engine = await start(connector, { maxNumBatchedTokens: 1 })
     await engine.run(prompt, 1)
@@ -91,6 +91,29 @@ describe('a load that ends well', () => {
     expect(text).toBe(await oracleText())
   })
 
+  it('holds up nobody else while it is under way (5)', async () => {
+    const connector = new ScriptedConnector()
+    let isOver = false
+    const begun = new Promise<() => Promise<void>>((resolve) => {
+      connector.onLoad = (load) =>
+        resolve(async () => {
+          await connector.writeBytes(load, prompt)
+          connector.receive(load.requestId)
+        })
+    })
+    const engine = await start(connector)
+    const waiting = engine.run(prompt, maxTokens)
+    void waiting.then(() => (isOver = true))
+    const finish = await begun
+    connector.offer = () => 0
+    for (const other of ['one', 'two']) {
+      expect((await engine.run(other, maxTokens)).text).toHaveLength(maxTokens)
+    }
+    expect(isOver).toBe(false)
+    await finish()
+    expect((await waiting).text).toBe(await oracleText())
+  })
+
   it('is asked for again and again while the answer is not known', async () => {
     const connector = loading()
     const { offer } = connector
@@ -116,7 +139,7 @@ describe('a load that fails', () => {
     return connector
   }
 
-  it('is recomputed from the first invalid block on', async () => {
+  it('is recomputed from the first invalid block on (31)', async () => {
     const connector = failing(3, { nameBlocks: true })
     const engine = await start(connector)
     const { text, end } = await engine.run(prompt, maxTokens)
@@ -136,7 +159,17 @@ describe('a load that fails', () => {
     expect(end.timings.verification.blocksLoaded).toBe(0)
   })
 
-  it('ends its request with the error when the policy says so', async () => {
+  it('leaves nothing to be found of its invalid blocks, and its valid ones as they are (32)', async () => {
+    const connector = failing(3, { nameBlocks: true })
+    const engine = await start(connector, { config: { loadFailurePolicy: 'fail' } })
+    expect((await engine.run(prompt, maxTokens)).end.finishReason).toBe('error')
+    connector.offer = () => 0
+    const { text, end } = await engine.run(prompt, maxTokens)
+    expect(end.timings.cachedTokens).toBeLessThanOrEqual(3 * 4)
+    expect(text).toBe(await oracleText())
+  })
+
+  it('ends its request with the error when the policy says so (31)', async () => {
     const connector = failing(0, { nameBlocks: true })
     const engine = await start(connector, { config: { loadFailurePolicy: 'fail' } })
     const { text, end } = await engine.run(prompt, maxTokens)

@@ -59,7 +59,7 @@ describe('prefill and decode over pull', () => {
     maxModelLen - maxTokens,
   ]
   for (const length of lengths) {
-    it(`say what one engine says for a prompt of ${length} tokens`, async () => {
+    it(`say what one engine says for a prompt of ${length} tokens (2, 9, 63)`, async () => {
       const prompt = promptOf(length)
       const blockCount = Math.ceil(length / blockSize)
       const expected = (await complete(oracle, { prompt, max_tokens: maxTokens })).text
@@ -105,6 +105,22 @@ describe('prefill and decode over pull', () => {
     const { incarnation } = (await response.json()) as { incarnation: string }
     of.fabric.faults.failNextPosts(`d0:${incarnation}`, 1)
   }
+
+  it('hand over all blocks of a prompt, also those that P had cached (3)', async () => {
+    const prompt = 'unlike any other prompt '.repeat(5).slice(0, 100)
+    const blocksOf = ({ remote_block_ids: ids }: Record<string, unknown>) => (ids as number[][])[0]
+    const first = await prefillOf(pair, prompt)
+    const second = await prefillOf(pair, prompt)
+    expect(blocksOf(first)).toHaveLength(7)
+    expect(blocksOf(second)).toHaveLength(7)
+    // Its whole blocks are the same ones, the last one is its own.
+    expect(blocksOf(second)!.slice(0, 6)).toEqual(blocksOf(first)!.slice(0, 6))
+    const before = (await statsOf(pair.decode)).verification.blocksLoaded
+    const body = { prompt, max_tokens: maxTokens, kv_transfer_params: second }
+    const { text } = await complete(pair.decode, body)
+    expect(text).toBe((await complete(oracle, { prompt, max_tokens: maxTokens })).text)
+    expect((await statsOf(pair.decode)).verification.blocksLoaded - before).toBe(7)
+  })
 
   it('recompute what could not be read, with the same text', async () => {
     const prompt = promptOf(90, '#')

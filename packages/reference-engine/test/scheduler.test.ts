@@ -54,7 +54,7 @@ describe('a step', () => {
 })
 
 describe('admission', () => {
-  it('waits until the whole prompt fits, and lets nobody pass', () => {
+  it('waits until the whole prompt fits, and lets nobody pass (8)', () => {
     const engine = new Scheduling({ blockCount: 4 })
     engine.add('a', 10, 3)
     engine.add('b', 8, 1)
@@ -65,7 +65,7 @@ describe('admission', () => {
     expect(engine.stepText()).toBe('b:0-8 c:0-1')
   })
 
-  it('reserves the blocks that a load in flight will still need', () => {
+  it('reserves the blocks that a load in flight will still need (33)', () => {
     const engine = new Scheduling({ blockCount: 6 })
     engine.offers.set('a', 4)
     engine.add('a', 16)
@@ -157,7 +157,7 @@ describe('preemption', () => {
     expect(engine.stepText()).toBe('a:0-9')
   })
 
-  it('ends the standstill of ended loads that hold all blocks', () => {
+  it('ends the standstill of ended loads that hold all blocks (33)', () => {
     const engine = new Scheduling({ blockCount: 6, isPrefixCachingOn: false })
     engine.add('r', 4, 6)
     engine.step()

@@ -1,6 +1,6 @@
 /**
- * A whole deployment as real processes on ports of its own: one prefill engine, one decode engine, the
- * router, and on demand the oracle. Tests may kill, stop and restart an engine; everything is ended by
+ * A whole deployment as real processes on ports of its own: prefill and decode engines (one of each, or as
+ * many as a test wants), the router, and on demand the oracle. Tests may kill, stop and restart an engine; everything is ended by
  * `close`, by pid, whatever a test left behind.
  */
 import { readFileSync } from 'node:fs'
@@ -10,11 +10,16 @@ import { dirname, join } from 'node:path'
 import { createChildGroup, type ChildGroup, type TrackedChild } from '@kvferry/benchmarks'
 import { waitUntil } from './wait-until.ts'
 
-export type EngineName = 'prefill' | 'decode' | 'oracle'
+/** The first of each role has no number, the next one is `prefill-2`. Also their engine ids. */
+export type PairedName = 'prefill' | 'decode' | `prefill-${number}` | `decode-${number}`
+export type EngineName = PairedName | 'oracle'
 
 export interface DeploymentOptions {
   /** Flags of both engines and of the oracle. */
   readonly engineFlags?: readonly string[]
+  /** Default 1. */
+  readonly prefillCount?: number
+  readonly decodeCount?: number
   /** Default `pull`. */
   readonly connector?: string
   readonly connectorOptions?: Readonly<Record<string, string | number | boolean>>
@@ -26,18 +31,22 @@ export interface DeploymentOptions {
 
 export interface Deployment {
   readonly routerUrl: string
+  /** Prefill engines, then decode engines. */
+  readonly names: readonly PairedName[]
   child(name: EngineName | 'router'): TrackedChild
   /** Started when first asked for. */
   oracleUrl(): Promise<string>
   kill(name: EngineName, signal: NodeJS.Signals): void
-  /** Same engine id, same HTTP port, new process. Resolves when the router is ready again. */
-  restart(name: 'prefill' | 'decode'): Promise<void>
+  /** Same engine id, same HTTP port, new process. Resolves when the router has a pair to serve with again. */
+  restart(name: PairedName): Promise<void>
   stats(name: EngineName): Promise<EngineStats>
   close(): Promise<void>
 }
 
 /** What these tests read of `GET /kvferry/v1/stats`. */
 export interface EngineStats {
+  /** Steps of the engine. */
+  readonly steps: number
   readonly blocks: {
     readonly total: number
     readonly free: number
@@ -52,7 +61,12 @@ export interface EngineStats {
     readonly mismatchedBlocks: number
   }
   readonly agent: string
-  readonly agentCounters: { readonly transfersOpen: number; readonly transfersFailed: number }
+  readonly agentCounters: {
+    readonly transfersOpen: number
+    /** Of the open ones, those that are overdue. */
+    readonly transfersDraining: number
+    readonly transfersFailed: number
+  }
   readonly connectorCounters: Readonly<Record<string, number>>
 }
 
@@ -74,6 +88,19 @@ export async function freePort(): Promise<number> {
   return address.port
 }
 
+/** `prefill`, `prefill-2`, … */
+function namesOf(role: 'prefill' | 'decode', count = 1): PairedName[] {
+  const nameOf = (index: number): PairedName => (index === 0 ? role : `${role}-${index + 1}`)
+  return Array.from({ length: count }, (_, index) => nameOf(index))
+}
+
+type Role = 'prefill' | 'decode' | 'both'
+
+export function roleOf(name: EngineName): Role {
+  if (name === 'oracle') return 'both'
+  return name.startsWith('prefill') ? 'prefill' : 'decode'
+}
+
 interface EngineStart {
   readonly group: ChildGroup
   readonly options: DeploymentOptions
@@ -84,9 +111,9 @@ interface EngineStart {
 function startEngine({ group, options, name, port }: EngineStart): Promise<TrackedChild> {
   const { connector = 'pull', connectorOptions = {} } = options
   const given = Object.entries(connectorOptions).map(([key, value]) => `--option=${key}=${value}`)
-  const role = { prefill: 'prefill', decode: 'decode', oracle: 'both' }[name]
+  const role = roleOf(name)
   const own =
-    name === 'oracle'
+    role === 'both'
       ? []
       : [`--connector=${connector}`, `--engine-id=${name}`, '--debug-endpoints', ...given]
   return group.start({
@@ -98,8 +125,8 @@ function startEngine({ group, options, name, port }: EngineStart): Promise<Track
       '--stop-on-stdin-end',
       ...own,
       ...(options.engineFlags ?? []),
-      ...(name === 'prefill' ? (options.prefillFlags ?? []) : []),
-      ...(name === 'decode' ? (options.decodeFlags ?? []) : []),
+      ...(role === 'prefill' ? (options.prefillFlags ?? []) : []),
+      ...(role === 'decode' ? (options.decodeFlags ?? []) : []),
     ],
     env: options.env ?? {},
   })
@@ -114,32 +141,34 @@ async function routerIsReady(url: string): Promise<boolean> {
 export async function startDeployment(options: DeploymentOptions = {}): Promise<Deployment> {
   const group = createChildGroup()
   const children = new Map<EngineName | 'router', TrackedChild>()
-  const ports = { prefill: await freePort(), decode: await freePort() }
+  const prefills = namesOf('prefill', options.prefillCount)
+  const decodes = namesOf('decode', options.decodeCount)
+  const names = [...prefills, ...decodes]
+  const ports = new Map<EngineName, number>([['oracle', 0]])
+  for (const name of names) ports.set(name, await freePort())
 
   const child = (name: EngineName | 'router'): TrackedChild => {
     const found = children.get(name)
     if (!found) throw new Error(`${name} was not started`)
     return found
   }
-  const start = async (name: EngineName, port: number): Promise<TrackedChild> => {
-    const started = await startEngine({ group, options, name, port })
+  const start = async (name: EngineName): Promise<TrackedChild> => {
+    const started = await startEngine({ group, options, name, port: ports.get(name) as number })
     children.set(name, started)
     return started
   }
   const awaitReady = (url: string) => waitUntil('the router is ready', () => routerIsReady(url))
 
   try {
-    const [prefill, decode] = await Promise.all([
-      start('prefill', ports.prefill),
-      start('decode', ports.decode),
-    ])
+    await Promise.all(names.map(start))
+    const urlsOf = (of: readonly PairedName[]) => of.map((name) => child(name).ready.url)
     const router = await group.start({
       name: 'router',
       script: binOf('@kvferry/router', 'kvferry-router'),
       args: [
         '--port=0',
         '--stop-on-stdin-end',
-        ...['--prefill', prefill.ready.url, '--decode', decode.ready.url],
+        ...['--prefill', ...urlsOf(prefills), '--decode', ...urlsOf(decodes)],
         ...(options.routerFlags ?? []),
       ],
     })
@@ -147,13 +176,14 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     await awaitReady(router.ready.url)
     return {
       routerUrl: router.ready.url,
+      names,
       child,
       async oracleUrl() {
-        return (children.get('oracle') ?? (await start('oracle', 0))).ready.url
+        return (children.get('oracle') ?? (await start('oracle'))).ready.url
       },
       kill: (name, signal) => void process.kill(child(name).pid, signal),
       async restart(name) {
-        await start(name, ports[name])
+        await start(name)
         await awaitReady(router.ready.url)
       },
       async stats(name) {

@@ -2,7 +2,7 @@
  * kill -9 of either engine while transfers are open. KV goes over TCP and is large, so that a transfer takes
  * long enough to be met; that it was met is asserted, not assumed.
  */
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { complete, promptOf } from '../src/completions.ts'
 import { startDeployment, type Deployment } from '../src/deployment.ts'
 import { expectNoBlockKept, expectOneOutcomeEach } from '../src/expectations.ts'
@@ -19,7 +19,8 @@ const model = `${preset}/${kvScale}`
 
 let deployment: Deployment
 let sharedMemoryBefore: string[]
-beforeEach(async () => {
+/** One for all tests: each leaves it as it found it, and asserts that. */
+beforeAll(async () => {
   sharedMemoryBefore = sharedMemoryNames()
   deployment = await startDeployment({
     engineFlags: [
@@ -35,7 +36,7 @@ beforeEach(async () => {
     env: { UCX_TLS: 'tcp' },
   })
 })
-afterEach(async () => {
+afterAll(async () => {
   await deployment?.close()
   expect(sharedMemoryNames().filter((name) => !sharedMemoryBefore.includes(name))).toEqual([])
 })
@@ -125,7 +126,7 @@ async function strikeInMidTransfer(fault: Fault, firstRound: number): Promise<vo
 }
 
 describe('kill -9 in mid-transfer', () => {
-  test('of P: each request is recomputed or gets a typed error; the next P serves', async () => {
+  test('of P: each request is recomputed or gets a typed error; the next P serves (66)', async () => {
     await expectServes(1)
     const filesBefore = openFileCount(deployment.child('decode').pid)
     await strikeInMidTransfer(killed, 10)
@@ -139,7 +140,7 @@ describe('kill -9 in mid-transfer', () => {
     expect(openFileCount(deployment.child('decode').pid)).toBeLessThan(filesBefore + requestCount)
   })
 
-  test('of D: each request gets a typed error; leases end, P keeps no block; the next D serves', async () => {
+  test('of D: each request gets a typed error; leases end, P keeps no block; the next D serves (66)', async () => {
     await expectServes(1)
     const expected = await completeAll(await deployment.oracleUrl(), 2)
     const filesBefore = openFileCount(deployment.child('prefill').pid)

@@ -2,7 +2,7 @@
  * Push with real processes: engines are killed and stopped while WRITEs are open. The consumer's blocks are
  * written by another process, so they come back only on its word or when it is seen to be gone.
  */
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { complete, promptOf } from '../src/completions.ts'
 import { startDeployment, type Deployment } from '../src/deployment.ts'
 import { expectNoBlockKept, expectOneOutcomeEach } from '../src/expectations.ts'
@@ -16,7 +16,6 @@ const preset = 'llama-3.1-8b'
 const kvScale = 8
 
 let deployment: Deployment
-let sharedMemoryBefore: string[]
 
 const start = async (progressive: boolean): Promise<void> => {
   deployment = await startDeployment({
@@ -39,13 +38,18 @@ const start = async (progressive: boolean): Promise<void> => {
   })
 }
 
-beforeEach(() => {
-  sharedMemoryBefore = sharedMemoryNames()
-})
-afterEach(async () => {
-  await deployment?.close()
-  expect(sharedMemoryNames().filter((name) => !sharedMemoryBefore.includes(name))).toEqual([])
-})
+/** The tests of a group share a deployment. */
+function useDeployment(progressive: boolean): void {
+  let sharedMemoryBefore: string[]
+  beforeAll(async () => {
+    sharedMemoryBefore = sharedMemoryNames()
+    await start(progressive)
+  })
+  afterAll(async () => {
+    await deployment?.close()
+    expect(sharedMemoryNames().filter((name) => !sharedMemoryBefore.includes(name))).toEqual([])
+  })
+}
 
 const completeAll = (url: string, round: number) =>
   Promise.all(
@@ -83,39 +87,58 @@ async function expectNothingKept(): Promise<void> {
   await expectNoBlockKept(deployment, 'decode')
 }
 
-test('kill -9 of P: no block of D stays out of service; the next P serves', async () => {
-  await start(false)
-  await expectServes(1)
-  await disturb(2, () => deployment.kill('prefill', 'SIGKILL'))
-  await expectNoBlockKept(deployment, 'decode')
-  await deployment.restart('prefill')
-  await expectServes(3)
-  await expectNothingKept()
-})
+describe('whole prompts', () => {
+  useDeployment(false)
 
-test('kill -9 of D while chunks leave: P keeps no block; the next D serves', async () => {
-  await start(true)
-  await expectServes(1)
-  await disturb(2, () => deployment.kill('decode', 'SIGKILL'))
-  await expectNoBlockKept(deployment, 'prefill')
-  await deployment.restart('decode')
-  await expectServes(3)
-  await expectNothingKept()
-})
-
-test('an engine stopped for longer than a WRITE may take: its word is waited for, then everything comes back', async () => {
-  await start(false)
-  await expectServes(1)
-  for (const [round, name] of [
-    [2, 'prefill'],
-    [3, 'decode'],
-  ] as const) {
-    await disturb(round, async () => {
-      deployment.kill(name, 'SIGSTOP')
-      await new Promise((resolve) => setTimeout(resolve, 2 * leaseDurationMs))
-      deployment.kill(name, 'SIGCONT')
-    })
+  test('kill -9 of P: no block of D stays out of service; the next P serves', async () => {
+    await expectServes(1)
+    await disturb(2, () => deployment.kill('prefill', 'SIGKILL'))
+    await expectNoBlockKept(deployment, 'decode')
+    await deployment.restart('prefill')
+    await expectServes(3)
     await expectNothingKept()
-  }
-  await expectServes(4)
+  })
+
+  test('an engine stopped for longer than a WRITE may take: its word is waited for, then everything comes back', async () => {
+    await expectServes(4)
+    /** What the engine that runs shows. */
+    const seen = {
+      prefill: async () => {
+        const { blocks, connectorCounters } = await deployment.stats('decode')
+        return (connectorCounters['blocksQuarantined'] ?? 0) > 0 || blocks.owned === 0
+      },
+      decode: async () => {
+        const { agentCounters } = await deployment.stats('prefill')
+        return agentCounters.transfersDraining > 0 || agentCounters.transfersOpen === 0
+      },
+    }
+    for (const [round, name] of [
+      [5, 'prefill'],
+      [6, 'decode'],
+    ] as const) {
+      await disturb(round, async () => {
+        deployment.kill(name, 'SIGSTOP')
+        try {
+          await waitUntil('the other engine takes a WRITE for overdue, or none is open', seen[name])
+        } finally {
+          deployment.kill(name, 'SIGCONT')
+        }
+      })
+      await expectNothingKept()
+    }
+    await expectServes(7)
+  })
+})
+
+describe('chunk by chunk', () => {
+  useDeployment(true)
+
+  test('kill -9 of D while chunks leave: P keeps no block; the next D serves', async () => {
+    await expectServes(1)
+    await disturb(2, () => deployment.kill('decode', 'SIGKILL'))
+    await expectNoBlockKept(deployment, 'prefill')
+    await deployment.restart('decode')
+    await expectServes(3)
+    await expectNothingKept()
+  })
 })

@@ -22,7 +22,7 @@ async function peerOf(name: 'prefill' | 'decode'): Promise<unknown> {
 test.each([
   [2, 1],
   [1, 2],
-])('P with %i ranks and D with %i: the oracle’s texts, all loaded', async (p, d) => {
+])('P with %i ranks and D with %i: the oracle’s texts, all loaded (64)', async (p, d) => {
   deployment = await startDeployment({
     connector: 'push',
     prefillFlags: [`--tp=${p}`],

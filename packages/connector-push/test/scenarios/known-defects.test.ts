@@ -139,3 +139,41 @@ test('#55470: the handshake takes longer than the lease: nothing is written any 
   expect(counter(cluster, 'p0', 'leasesExpired')).toBe(1)
   await settle(cluster)
 })
+
+test('C3, #48758: what the consumer has cached is the prompt’s beginning; its end is written (61)', async () => {
+  // Upstream: P cut the wrong end of its blocks, and D read another part of the prompt.
+  const cluster = await open({ engines: { freeMode: 'cached' } })
+  await untilServed(cluster, serve(cluster, { promptTokenCount: 16 }))
+  const journey = serve(cluster, { id: 'again', promptTokenCount: 30 })
+  await untilServed(cluster, journey)
+  // The auditor has compared every byte.
+  expect(journey.consumer!.hitTokenCount).toBe(16)
+  expect(journey.consumer!.externalTokenCount).toBe(14)
+  expect(journey.consumer!.loadError).toBe(null)
+  await settle(cluster)
+})
+
+test('S4, #49345: two engines shake hands once, not for each request', async () => {
+  // Upstream: D loaded all of P’s metadata only to send it a notification.
+  const cluster = await open()
+  for (const id of ['a', 'b', 'c']) await untilServed(cluster, serve(cluster, { id }))
+  expect(counter(cluster, 'd0', 'handshakesDone')).toBe(1)
+  expect(counter(cluster, 'p0', 'handshakesDone')).toBeLessThanOrEqual(1)
+  await settle(cluster)
+})
+
+test('57: registrations are withdrawn all at once, none, and one that nobody knows', async () => {
+  // Upstream: pending registrations are dropped by P’s request id, so that those keyed by D’s stay.
+  const cluster = await open({ engines: twoSteps })
+  const journeys = ['a', 'b', 'c', 'd'].map((id, prompt) => serve(cluster, { id, prompt }))
+  await until(cluster, () => counter(cluster, 'd0', 'loadsStarted') === journeys.length)
+  cluster.engine('d0').abort('nobody')
+  for (const { consumer } of journeys) cluster.engine('d0').abort(consumer!.id)
+  await settle(cluster)
+  expect(agentCounters(cluster, 'p0').transfersPosted).toBe(0)
+  expect(counter(cluster, 'd0', 'loadsAborted')).toBe(journeys.length)
+  const later = serve(cluster, { id: 'later', prompt: 9 })
+  await untilServed(cluster, later)
+  expect(later.consumer!.loadError).toBe(null)
+  await settle(cluster)
+})

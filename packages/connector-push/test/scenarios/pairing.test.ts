@@ -28,7 +28,7 @@ test('the registration first, and the prefill first (49, 50)', async () => {
   await settle(cluster)
 })
 
-test('two prompts of one request id have transfers of their own, and never pair (50)', async () => {
+test('multi-prompt, #51505: two prompts of one request id have transfers of their own, and never pair (50)', async () => {
   // Upstream: #51505; pairs by request id can cross, or D crashes.
   const cluster = await open()
   const journeys = [1, 2, 3].map((prompt) => serve(cluster, { id: 'same', prompt }))
@@ -38,7 +38,7 @@ test('two prompts of one request id have transfers of their own, and never pair 
   await settle(cluster)
 })
 
-test('one transfer for several requests of a consumer: one is loaded, the others are computed (52)', async () => {
+test('multi-prompt, #51505: one transfer for several requests of a consumer: one is loaded, the others are computed (52)', async () => {
   // Upstream: #51505 (GHSA-6vh8-5j8f-m4vf); a list prompt with kv_transfer_params crashes D.
   const cluster = await open()
   const first = serve(cluster)
@@ -50,7 +50,7 @@ test('one transfer for several requests of a consumer: one is loaded, the others
   await settle(cluster)
 })
 
-test('an orphan registration: its prefill never comes', async () => {
+test('an orphan registration: its prefill never comes, and it ends at its deadline (44)', async () => {
   // Upstream: it stays in P's table for ever, and D waits for ever; its watchdog only logs.
   const cluster = await open({ engines: { options: { leaseDurationMs: 2_000 } } })
   const [model, at] = [serve(cluster), cluster.world.clock.now()]
