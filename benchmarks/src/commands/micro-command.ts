@@ -7,32 +7,34 @@ import { createProgress, type Progress } from '../lib/progress.ts'
 import { assertWritable, writeResult } from '../lib/result-file.ts'
 import { assertMatchesSchema } from '../lib/result-schema.ts'
 import type { CommandIo } from '../main.ts'
-import type { MicroResult, MicroRouterResult } from '../micro/result.ts'
+import type { MicroHistoryResult, MicroResult, MicroRouterResult } from '../micro/result.ts'
 import { micro } from '../micro/settings.ts'
 import { UsageError } from '../usage-error.ts'
 
 interface MicroFlags {
   readonly agent?: boolean
   readonly router?: boolean
+  readonly history?: boolean
   readonly pairs?: string
   readonly python?: string
   readonly json?: string
 }
 
 const pairsMax = 100_000
-const defaults = `${micro.pairCount} with --agent, ${micro.router.roundCount} with --router`
+const defaults = `${micro.pairCount} with --agent, ${micro.router.roundCount} with --router, ${micro.history.roundCount} with --history`
 
 const example = `
 Examples:
   $ kvferry-bench micro --agent --json micro.json
   $ kvferry-bench micro --router
+  $ kvferry-bench micro --history
 
 --agent needs NIXL and a C++ compiler (for the baseline). Exit code: 0 every bar held, 1 one was missed, a byte was
 wrong or the machine is too noisy to judge, 2 wrong usage.`
 
 /** One part's measurement, and how its result looks on the screen. */
 interface Measured {
-  readonly result: MicroResult | MicroRouterResult
+  readonly result: MicroResult | MicroRouterResult | MicroHistoryResult
   readonly text: string
 }
 
@@ -62,15 +64,27 @@ async function measureRouter(flags: MicroFlags, io: CommandIo, progress: Progres
   return { result, text: renderMicroRouter(result) }
 }
 
+async function measureHistory(flags: MicroFlags, io: CommandIo, progress: Progress) {
+  const rounds = countOf(flags) ?? micro.history.roundCount
+  const { runMicroHistory } = await import('../micro/history.ts')
+  const { renderMicroHistory } = await import('../micro/history-table.ts')
+  const result = await runMicroHistory({ rounds, progress, signal: io.signal })
+  return { result, text: renderMicroHistory(result) }
+}
+
+const parts = { agent: measureAgent, router: measureRouter, history: measureHistory } as const
+const partNames = Object.keys(parts) as readonly (keyof typeof parts)[]
+
 async function measure(flags: MicroFlags, io: CommandIo): Promise<number> {
-  if ((flags.agent === true) === (flags.router === true)) {
-    throw new UsageError('micro: name what to measure, one of: --agent, --router')
+  const [part, ...others] = partNames.filter((name) => flags[name] === true)
+  if (part === undefined || others.length > 0) {
+    const names = partNames.map((name) => `--${name}`).join(', ')
+    throw new UsageError(`micro: name what to measure, one of: ${names}`)
   }
   if (flags.json !== undefined) assertWritable('json', flags.json)
   const progress = createProgress(io.stderr)
   try {
-    const measurePart = flags.router === true ? measureRouter : measureAgent
-    const { result, text }: Measured = await measurePart(flags, io, progress)
+    const { result, text }: Measured = await parts[part](flags, io, progress)
     progress.end()
     assertMatchesSchema('micro', result)
     if (flags.json !== undefined) writeResult(flags.json, result, io.stdout)
@@ -94,6 +108,7 @@ export function addMicroCommand(
     .description('measure one part alone, against the plainest code that does the same')
     .option('--agent', 'the NIXL agent against a bare loop over the C API')
     .option('--router', 'what the router adds to a token of 100 streams, against no router')
+    .option('--history', "the history's index: a block's lookup, by how many it holds")
     .option('--pairs <n>', `interleaved pairs of each case (default: ${defaults})`)
     .option(
       '--python <interpreter>',

@@ -99,6 +99,49 @@ export interface MicroResult {
   readonly verdict: { readonly ok: boolean; readonly failures: readonly string[] }
 }
 
+/** Lookup, reserve and touch of a prompt that is found whole, in a history of `entries` blocks. */
+export interface HistoryCase {
+  readonly kind: 'history-lookup'
+  readonly label: string
+  readonly entries: number
+  readonly blocksPerPrompt: number
+  readonly rounds: number
+  /** The median prompt of each round. */
+  readonly usPerBlock: Distribution
+  /** Memory of the index alone, by its capacity. */
+  readonly bytesPerEntry: number
+  readonly bar: Bar
+}
+
+/** The largest history's time as a multiple of the smallest's, round by round. */
+export interface HistoryGrowthCase {
+  readonly kind: 'history-growth'
+  readonly label: string
+  readonly ratio: Distribution
+  readonly bar: Bar
+}
+
+/** The same file with another part measured: `micro --history`. */
+export interface MicroHistoryResult {
+  readonly schema: 'kvferry.micro/1'
+  /** No agent takes part. */
+  readonly agent: 'none'
+  readonly environment: Environment
+  readonly workload: {
+    readonly rounds: number
+    readonly blocksPerPrompt: number
+    readonly promptsPerRound: number
+  }
+  readonly noiseFloor: {
+    readonly method: 'a-a-pairs'
+    readonly label: string
+    readonly spread: number
+    readonly unit: 'ratio'
+  }
+  readonly cases: readonly (HistoryCase | HistoryGrowthCase)[]
+  readonly verdict: { readonly ok: boolean; readonly failures: readonly string[] }
+}
+
 /** The same file with another part measured: `micro --router`. */
 export interface MicroRouterResult {
   readonly schema: 'kvferry.micro/1'

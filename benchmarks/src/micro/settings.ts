@@ -47,6 +47,19 @@ export const micro = {
     warmUpRoundCount: 1,
     bar: { p50UsMax: 1_000, spreadUsMax: 500 },
   },
+  /**
+   * The history's index, by how many blocks it holds. A prompt of 128 blocks has 2,048 tokens; a round looks at
+   * so many that their entries are in no cache of the machine.
+   */
+  history: {
+    entryCounts: [10_000, 100_000, 1_000_000],
+    blocksPerPrompt: 128,
+    promptsPerRound: 100,
+    roundCount: 200,
+    warmUpRoundCount: 10,
+    bars: { usPerBlockMax: 2, growthMax: 8 },
+    seed: 1,
+  },
   /** Fill pattern of a target's memory: word i holds i times this, mod 2^32. As in native/bare_loop.cc. */
   patternFactor: 0x9e3779b1,
   untouchedByte: 0xa5,
