@@ -1,45 +1,40 @@
-import { historyCounterNames as counted } from '@kvferry/connector-api'
+import { historyCounterNames } from '@kvferry/connector-api'
 import { describe, expect, it } from 'vitest'
 import {
-  historyNames,
+  historyCounterSources,
   missingCounters,
   readHistoryCounters,
   sumHistory,
 } from '../src/experiments/history-counters.ts'
 
 describe('counters of a history', () => {
-  it('have one meaning in each of their spellings', () => {
+  it('have one meaning under our names and under the published ones', () => {
     const published = { history_gpu_hit_blocks: 3, history_cpu_hit_blocks: 4, direct_finished: 5 }
-    const camel = { historyGpuHitBlocks: 3, historyCpuHitBlocks: 4, directFinished: 5 }
-    const tiers = { historyDeviceHitBlocks: 3, historyHostHitBlocks: 4, directFinished: 5 }
-    const expected = readHistoryCounters(published)
-    expect(expected).toMatchObject({ deviceHitBlocks: 3, hostHitBlocks: 4, finished: 5 })
-    expect(readHistoryCounters(camel)).toEqual(expected)
-    expect(readHistoryCounters(tiers)).toEqual(expected)
+    const ours = { historyDeviceHitBlocks: 3, historyHostHitBlocks: 4, ticketsFinished: 5 }
+    expect(readHistoryCounters(ours)).toMatchObject({
+      ...{ deviceHitBlocks: 3, hostHitBlocks: 4, finished: 5, loads: 0 },
+    })
+    expect(readHistoryCounters(published)).toEqual(readHistoryCounters(ours))
   })
 
-  it('are those that the history of this project counts', () => {
-    const counters = Object.fromEntries(counted.map((name) => [name, 1]))
-    const read = readHistoryCounters(counters)
-    const ofHistory = historyNames.filter((name) => {
-      return !['registered', 'finished', 'expired', 'networkHostBatches'].includes(name)
-    })
-    for (const name of ofHistory) {
-      expect(read[name], name).toBe(name === 'capacityLimitedBlocks' ? 3 : 1)
-    }
+  it('are looked for under names that the contract has', () => {
+    const ours = Object.values(historyCounterSources)
+      .flat()
+      .filter((name) => name.startsWith('history') && !name.includes('_'))
+    expect(ours).toHaveLength(14)
+    for (const name of ours) expect(historyCounterNames).toContain(name)
+  })
+
+  it('add up where ours tells causes apart', () => {
+    const counters = { historyCapacityLimitedByTiers: 1, historyCapacityLimitedByReaders: 2 }
+    expect(readHistoryCounters(counters).capacityLimitedBlocks).toBe(3)
   })
 
   it('are 0 where they are not reported, and that is told apart', () => {
     const counters = { historyHitBlocks: 0 }
     expect(readHistoryCounters(counters)).toMatchObject({ hitBlocks: 0, loads: 0 })
-    expect(missingCounters(counters, ['hitBlocks', 'loads'])).toEqual(['history_loaded_requests'])
-  })
-
-  it('do not mix up the host tier with host batches over the network', () => {
-    expect(readHistoryCounters({ hostBatches: 2 })).toMatchObject({
-      networkHostBatches: 2,
-      hostHitBlocks: 0,
-    })
+    expect(missingCounters(counters, ['hitBlocks', 'loads'])).toEqual(['historyLoadedRequests'])
+    expect(missingCounters({ history_loaded_requests: 0 }, ['loads'])).toEqual([])
   })
 
   it('add up over trials', () => {

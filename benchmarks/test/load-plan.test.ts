@@ -86,11 +86,11 @@ describe('a cold arrival is during decode', () => {
 })
 
 describe('the roles', () => {
-  const choice = (connector: string, options: Record<string, unknown>, hasStaging: boolean) => ({
+  const choice = (connector: string, options: Record<string, unknown>, hasTickets: boolean) => ({
     configuration: { connector, options, label: connector } as unknown as Configuration,
-    hasStaging,
+    hasTickets,
   })
-  it('are by what a connector knows, and pull as it is comes first', () => {
+  it('are by tickets and staging, and pull as it is comes first', () => {
     const choices = [
       choice('xavier', {}, true),
       choice('xavier', { staging: 'snapshot' }, true),
@@ -175,7 +175,7 @@ describe('the checks', () => {
     const pull = entry('pull', 'baseline', 1, 1)
     expect(loadChecks(pull, workload)).toEqual([])
     expect(loadChecks({ ...pull, history: tickets }, workload)).toHaveLength(1)
-    const silent = { ...direct, missingCounters: ['direct_expired'] }
-    expect(loadChecks(silent, workload)[0]).toMatch(/doesn't report direct_expired/)
+    const silent = { ...direct, missingCounters: ['leasesExpired'] }
+    expect(loadChecks(silent, workload)[0]).toMatch(/doesn't report leasesExpired/)
   })
 })

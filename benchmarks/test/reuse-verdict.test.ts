@@ -111,8 +111,13 @@ describe('counters', () => {
     expect(counterChecks(control('pull'), workload('hot'))).toEqual([])
     const saving = { ...off, history: { ...tickets, savedBlocks: 4 } }
     expect(counterChecks(saving, workload('hot'))[0]).toMatch(/a control counted savedBlocks 4/)
-    const ticketed = control('pull', { history: tickets })
-    expect(counterChecks(ticketed, workload('hot'))[0]).toMatch(/registered 100, finished 100/)
+  })
+
+  it('a baseline may have tickets, which then have to add up', () => {
+    const tickets = counted({ registered: 100, finished: 100 })
+    expect(counterChecks(control('xavier', { history: tickets }), workload('hot'))).toEqual([])
+    const lost = control('xavier', { history: { ...tickets, finished: 99 } })
+    expect(counterChecks(lost, workload('hot'))[0]).toMatch(/100 tickets registered and 99/)
   })
 })
 

@@ -169,9 +169,7 @@ describe('reuse over a history that counts what it should not', () => {
   it('a history that reports nothing of itself', async () => {
     const args = [...historyOnly, '--cycles', '1']
     const { exitCode, stderr } = await reuse(args, { FAKE_PRODUCER_FAULT: 'hide-counters' })
-    expect(stderr).toMatch(
-      /doesn't report direct_finished, direct_expired, history_loaded_requests/,
-    )
+    expect(stderr).toMatch(/doesn't report ticketsFinished, leasesExpired, historyLoadedRequests/)
     expect(exitCode).toBe(1)
   })
 

@@ -2,7 +2,7 @@
  * `kvferry-bench load`: from flags to exit code. 0 = all checks passed, 1 = one failed.
  */
 import type { Command } from 'commander'
-import { knowsOption } from '../compare/configuration.ts'
+import { traitsOf } from '../compare/configuration.ts'
 import { limits } from '../limits.ts'
 import { loadPresets, type LoadPreset, type LoadPresetName } from '../load/presets.ts'
 import { runLoad } from '../load/run-load.ts'
@@ -37,7 +37,7 @@ async function choicesOf(request: ExperimentRequest): Promise<LoadChoice[]> {
   return Promise.all(
     configurations.map(async (configuration) => ({
       configuration,
-      hasStaging: await knowsOption(configuration.connector, 'staging'),
+      hasTickets: (await traitsOf(configuration.connector)).hasTickets,
     })),
   )
 }

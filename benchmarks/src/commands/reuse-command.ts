@@ -2,7 +2,7 @@
  * `kvferry-bench reuse`: from flags to exit code. 0 = all checks passed, 1 = one failed.
  */
 import type { Command } from 'commander'
-import { knowsOption } from '../compare/configuration.ts'
+import { traitsOf } from '../compare/configuration.ts'
 import type { CommandIo } from '../main.ts'
 import { reuseGeometry } from '../reuse/geometry.ts'
 import { workingSets, type WorkingSet } from '../reuse/plan.ts'
@@ -43,7 +43,7 @@ async function choicesOf(request: ExperimentRequest): Promise<ReuseChoice[]> {
   return Promise.all(
     configurations.map(async (configuration) => ({
       configuration,
-      hasHistory: await knowsOption(configuration.connector, budgetOption),
+      hasHistory: (await traitsOf(configuration.connector)).optionNames.has(budgetOption),
     })),
   )
 }

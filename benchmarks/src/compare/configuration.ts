@@ -152,8 +152,18 @@ function refuseRepeated(configurations: readonly Configuration[]): void {
   throw new UsageError(`--connectors: "${repeated}" is there twice; name each configuration once`)
 }
 
-/** Whether a connector, which is there, knows an option of this name. */
-export async function knowsOption(connector: string, name: string): Promise<boolean> {
+/** What an experiment has to know of a connector beside its name. */
+export interface ConnectorTraits {
+  /** The producer keeps tickets, and counts them. */
+  readonly hasTickets: boolean
+  readonly optionNames: ReadonlySet<string>
+}
+
+/** Of a connector that is there. */
+export async function traitsOf(connector: string): Promise<ConnectorTraits> {
   const factory = await loadConnector(connector, (specifier) => import(specifier))
-  return Object.hasOwn(factory.parseOptions({}), name)
+  return {
+    hasTickets: factory.capabilities.transferMode === 'ticket',
+    optionNames: new Set(Object.keys(factory.parseOptions({}))),
+  }
 }

@@ -1,64 +1,57 @@
 /**
- * What a connector with tickets and a history counts, by meaning. Names are those of the published design,
- * written as `history_hit_blocks` or `historyHitBlocks`, with `gpu`/`cpu` or `device`/`host` for the tiers.
- * Pure.
+ * What a connector with tickets and a history counts, by meaning, under its own names and under those of the
+ * published design, so that a connector of somebody else's can be judged too. Pure.
  */
 import type { Counters } from './experiment-trial.ts'
 
-export const historyCounterNames = {
-  registered: 'direct_registered',
-  finished: 'direct_finished',
-  expired: 'direct_expired',
-  networkHostBatches: 'cpu_batches',
-  loads: 'history_loaded_requests',
-  hitBlocks: 'history_hit_blocks',
-  deviceHitBlocks: 'history_gpu_hit_blocks',
-  hostHitBlocks: 'history_cpu_hit_blocks',
-  savedBlocks: 'history_saved_blocks',
-  demotions: 'demotions',
-  failures: 'history_failures',
-  rejectedBlocks: 'history_admission_rejected_blocks',
-  capacityLimitedBlocks: 'history_capacity_limited_blocks',
-  deadlineDroppedBlocks: 'history_deadline_dropped_blocks',
-  skippedRequests: 'history_skipped_requests',
+/** Several names of one meaning add up: ours tells causes apart that are one in the published design. */
+export const historyCounterSources = {
+  registered: ['ticketsRegistered', 'direct_registered'],
+  finished: ['ticketsFinished', 'direct_finished'],
+  expired: ['leasesExpired', 'direct_expired'],
+  networkHostBatches: ['cpu_batches'],
+  loads: ['historyLoadedRequests', 'history_loaded_requests'],
+  hitBlocks: ['historyHitBlocks', 'history_hit_blocks'],
+  deviceHitBlocks: ['historyDeviceHitBlocks', 'history_gpu_hit_blocks'],
+  hostHitBlocks: ['historyHostHitBlocks', 'history_cpu_hit_blocks'],
+  savedBlocks: ['historySavedBlocks', 'history_saved_blocks'],
+  demotions: ['historyDemotions', 'demotions'],
+  failures: ['historyFailures', 'historyFailedLoads', 'history_failures'],
+  rejectedBlocks: ['historyAdmissionRejectedBlocks', 'history_admission_rejected_blocks'],
+  capacityLimitedBlocks: [
+    'historyCapacityLimitedByRequest',
+    'historyCapacityLimitedByTiers',
+    'historyCapacityLimitedByReaders',
+    'history_capacity_limited_blocks',
+  ],
+  deadlineDroppedBlocks: ['historyDeadlineDroppedBlocks', 'history_deadline_dropped_blocks'],
+  skippedRequests: ['historySkippedRequests', 'history_skipped_requests'],
 } as const
 
-export type HistoryCounterName = keyof typeof historyCounterNames
+export type HistoryCounterName = keyof typeof historyCounterSources
 export type HistoryCounters = Readonly<Record<HistoryCounterName, number>>
 
-export const historyNames = Object.keys(historyCounterNames) as readonly HistoryCounterName[]
-
-/**
- * One spelling for all: `historyDeviceHitBlocks` and `history_gpu_hit_blocks` are the same counter, and what
- * was limited by capacity is one counter whatever the cause.
- */
-const canonical = (name: string): string =>
-  name
-    .replaceAll(/([a-z])([A-Z])/g, '$1_$2')
-    .toLowerCase()
-    .replace(/(^|_)device(?=_|$)/, '$1gpu')
-    .replace(/(^|_)host(?=_|$)/, '$1cpu')
-    .replace(/^history_demotions$/, 'demotions')
-    .replace(/^(history_capacity_limited)_by_.*$/, '$1_blocks')
+export const historyNames = Object.keys(historyCounterSources) as readonly HistoryCounterName[]
 
 /** What is not reported counts as 0; whether it has to be reported is asked with `missingCounters`. */
 export function readHistoryCounters(counters: Counters): HistoryCounters {
-  const byName = new Map<string, number>()
-  for (const [name, value] of Object.entries(counters)) {
-    const known = canonical(name)
-    byName.set(known, (byName.get(known) ?? 0) + value)
-  }
   return Object.fromEntries(
-    historyNames.map((name) => [name, byName.get(historyCounterNames[name]) ?? 0]),
+    historyNames.map((name) => [
+      name,
+      historyCounterSources[name].reduce((sum, source) => sum + (counters[source] ?? 0), 0),
+    ]),
   ) as Record<HistoryCounterName, number>
 }
 
+/** By our name, of those that are there under none. */
 export function missingCounters(
   counters: Counters,
   wanted: readonly HistoryCounterName[],
 ): string[] {
-  const names = new Set(Object.keys(counters).map(canonical))
-  return wanted.map((name) => historyCounterNames[name]).filter((name) => !names.has(name))
+  return wanted
+    .map((name): readonly string[] => historyCounterSources[name])
+    .filter((sources) => sources.every((source) => !Object.hasOwn(counters, source)))
+    .map(([source]) => source as string)
 }
 
 export function sumHistory(each: readonly HistoryCounters[]): HistoryCounters {

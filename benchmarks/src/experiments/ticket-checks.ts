@@ -6,7 +6,6 @@ export const ticketCounterNames = [
   'registered',
   'finished',
   'expired',
-  'failures',
 ] as const satisfies readonly HistoryCounterName[]
 
 export type Check = (isGood: boolean, text: string) => void

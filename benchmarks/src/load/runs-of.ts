@@ -17,13 +17,12 @@ export interface LoadRun {
 
 export interface LoadChoice {
   readonly configuration: Configuration
-  /** Whether the connector knows the option `staging`. */
-  readonly hasStaging: boolean
+  readonly hasTickets: boolean
 }
 
-function roleOf({ configuration, hasStaging }: LoadChoice): LoadRole {
+function roleOf({ configuration, hasTickets }: LoadChoice): LoadRole {
   const { connector, options } = configuration
-  if (hasStaging) return options['staging'] === 'snapshot' ? 'snapshot' : 'direct'
+  if (hasTickets) return options['staging'] === 'snapshot' ? 'snapshot' : 'direct'
   return connector === 'pull' && Object.keys(options).length === 0 ? 'baseline' : 'other'
 }
 

@@ -28,6 +28,7 @@ const requiredCounters = [
   'deviceHitBlocks',
   'hostHitBlocks',
   'rejectedBlocks',
+  'failures',
 ] as const
 
 const stepsOf = (trials: readonly ReuseTrial[], kind: ReuseStep): Step[] =>
