@@ -65,6 +65,7 @@ export default defineConfig({
           page('Contract', '/packages/connector-api/'),
           page('Pull connector', '/packages/connector-pull/'),
           page('Push connector', '/packages/connector-push/'),
+          page('Xavier connector', '/packages/connector-xavier/'),
           page('KV history', '/packages/kv-history/'),
           page('Native NIXL', '/packages/native-nixl/'),
           page('Runtime', '/packages/runtime/'),

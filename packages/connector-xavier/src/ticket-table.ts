@@ -31,13 +31,12 @@ import { noTicket, othersTicket, type TicketPart, type TicketRecord } from './ti
 import {
   claimantOf,
   isHeld,
-  isSameLife,
   stepTicket,
   type TicketEffect,
   type TicketEvent,
 } from './ticket-state.ts'
 import { WrittenLoads } from './written-loads.ts'
-import type { XavierCounters } from './xavier-counters.ts'
+import { countTicket, type XavierCounters } from './xavier-counters.ts'
 
 export interface TicketTableOptions extends Omit<WriteTableOptions<TicketPart>, 'onPartEnd'> {
   readonly counters: XavierCounters
@@ -219,12 +218,11 @@ export class TicketTable implements TransferDesk {
     const { source, part, withdrawn } = record
     if (source !== null && !isSamePrompt(registration, source)) return otherPrompt()
     if (withdrawn.has(lateKey(peer, registration))) return closed('registration')
-    const claimant = claimantOf(record.state)
-    if (claimant !== null && !isSameLife(claimant, peer.identity)) return othersTicket()
-    if (part !== null) {
-      return part.registration.loadId === registration.loadId ? null : othersTicket()
+    if (!this.#claim(record, peer)) {
+      return claimantOf(record.state) === null ? noTicket() : othersTicket()
     }
-    return this.#claim(record, peer) ? null : noTicket()
+    const isAnother = part !== null && part.registration.loadId !== registration.loadId
+    return isAnother ? othersTicket() : null
   }
 
   #claim(record: TicketRecord, { identity: claimant }: ConsumerPeer): boolean {
@@ -285,34 +283,14 @@ export class TicketTable implements TransferDesk {
         this.#sent.push(record.requestId)
         return
       case 'count':
-        return this.#count(effect.what)
+        return countTicket(this.#init, effect.what)
     }
   }
+
   #retain(record: TicketRecord): void {
     const end = (): void => void this.#dispatch(record, { kind: 'retention-end' })
     const copying = this.#init.retain!(record.source!)
     if (copying === null) end()
     else void copying.then(end)
-  }
-
-  #count(what: Extract<TicketEffect, { kind: 'count' }>['what']): void {
-    const { counters, components } = this.#init
-    switch (what) {
-      case 'registered':
-        counters.add('ticketsRegistered')
-        components.metrics.add('kv_leases_granted_total')
-        return
-      case 'expired':
-        counters.add('leasesExpired')
-        components.metrics.add('kv_leases_expired_total')
-        return
-      case 'finished':
-        counters.add('ticketsFinished')
-        return
-      case 'refused':
-        counters.add('claimsRefused')
-        components.metrics.add('kv_messages_refused_total', 1, { where: 'lease' })
-        return
-    }
   }
 }

@@ -1,4 +1,5 @@
 /** What one worker counts. */
+import type { Metrics } from '@kvferry/connector-api'
 import { Counters } from '@kvferry/connector-api/protocol'
 import { writeCounterNames } from '@kvferry/connector-api/remote-writes'
 
@@ -14,3 +15,31 @@ const names = [
 export type XavierCounters = Counters<(typeof names)[number]>
 
 export const createCounters = (): XavierCounters => new Counters(names)
+
+/** What befell a ticket, in our counters and in the metrics that all connectors share. */
+export function countTicket(
+  of: { readonly counters: XavierCounters; readonly components: { readonly metrics: Metrics } },
+  what: 'registered' | 'expired' | 'finished' | 'refused',
+): void {
+  const {
+    counters,
+    components: { metrics },
+  } = of
+  switch (what) {
+    case 'registered':
+      counters.add('ticketsRegistered')
+      metrics.add('kv_leases_granted_total')
+      return
+    case 'expired':
+      counters.add('leasesExpired')
+      metrics.add('kv_leases_expired_total')
+      return
+    case 'finished':
+      counters.add('ticketsFinished')
+      return
+    case 'refused':
+      counters.add('claimsRefused')
+      metrics.add('kv_messages_refused_total', 1, { where: 'lease' })
+      return
+  }
+}

@@ -14,8 +14,12 @@ export function nearestOption(
 ): string | null {
   const translated = foreignNames.get(key)
   if (translated !== undefined) return translated
-  const close = known.find((option) => isWithinEdits(key.toLowerCase(), option.toLowerCase(), 2))
-  if (close !== undefined) return close
+  for (const edits of [0, 1, 2]) {
+    const close = known.find((option) =>
+      isWithinEdits(key.toLowerCase(), option.toLowerCase(), edits),
+    )
+    if (close !== undefined) return close
+  }
   const lengths = known.map((option) => commonPrefixLength(key, option))
   const longest = Math.max(...lengths)
   return longest >= prefixLengthMin ? known[lengths.indexOf(longest)]! : null

@@ -1,0 +1,54 @@
+import { limits } from '@kvferry/connector-api'
+import { describe, expect, test } from 'vitest'
+import factory, { parseXavierOptions, xavier } from '../src/index.ts'
+
+test('defaults', () => {
+  expect(parseXavierOptions({})).toEqual({
+    unclaimedTicketMs: 120_000,
+    claimedTicketMs: 600_000,
+    transferDeadlineMs: limits.transferDeadlineMs,
+    handshakeTimeoutMs: limits.handshakeTimeoutMs,
+    loadTimeoutMs: 600_000,
+    recomputeThreshold: 0,
+  })
+})
+
+test('completed options are valid options; a claim never shortens a ticket’s life', () => {
+  const completed = xavier.parseOptions({ unclaimedTicketMs: 900_000 })
+  expect(completed['claimedTicketMs']).toBe(900_000)
+  expect(xavier.parseOptions(completed)).toEqual(completed)
+})
+
+describe('each value out of range is refused by name, with a remedy', () => {
+  test.each([
+    ['unclaimedTicketMs', 999],
+    ['unclaimedTicketMs', '120000'],
+    ['unclaimedTicketMs', 3_600_001],
+    ['claimedTicketMs', 119_999],
+    ['transferDeadlineMs', 0],
+    ['handshakeTimeoutMs', 1.5],
+    ['loadTimeoutMs', true],
+    ['recomputeThreshold', -1],
+  ])('%s = %j', (field, value) => {
+    expect(() => parseXavierOptions({ [field]: value })).toThrow(
+      expect.objectContaining({
+        code: 'ERR_KV_CONFIG',
+        details: expect.objectContaining({ field: `options.${field}` }),
+      }),
+    )
+  })
+})
+
+test.each([
+  ['kv_lease_duration', 'unclaimedTicketMs'],
+  ['kv_recompute_threshold', 'recomputeThreshold'],
+  ['claimedTicketMS', 'claimedTicketMs'],
+  ['loadTimeout', 'loadTimeoutMs'],
+])('the unknown key %s is answered with %s', (key, meant) => {
+  expect(() => parseXavierOptions({ [key]: 1 })).toThrow(`did you mean ${meant}?`)
+})
+
+test('the default export is the factory, and capabilities are data', () => {
+  expect(factory).toBe(xavier)
+  expect(JSON.parse(JSON.stringify(factory.capabilities))).toEqual(factory.capabilities)
+})

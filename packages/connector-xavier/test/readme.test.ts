@@ -1,0 +1,39 @@
+import { readFileSync } from 'node:fs'
+import { loadConnector } from '@kvferry/connector-api'
+import { expect, test } from 'vitest'
+import { parseXavierOptions, xavier } from '../src/index.ts'
+import { ticketTransitions } from '../src/ticket-transitions.ts'
+
+const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8')
+
+test('the table of options has every option with its default', () => {
+  const rows = [...readme.matchAll(/^\| `(\w+)` \| `(\w+)` \|/gm)]
+  const documented = Object.fromEntries(rows.map(([, name, value]) => [name, value]))
+  const defaults = Object.entries(parseXavierOptions({})).map(([name, value]) => [name, `${value}`])
+  expect(documented).toEqual(Object.fromEntries(defaults))
+})
+
+test('the config word loads the factory', async () => {
+  const loaded = await loadConnector('xavier', () => import('../src/index.ts'))
+  expect(loaded).toBe(xavier)
+})
+
+/** One arrow for each pair of states, with the events that lead from one to the other. */
+function diagramOf(table: typeof ticketTransitions): string {
+  const arrows = new Map<string, string[]>()
+  for (const [from, row] of Object.entries(table)) {
+    for (const [event, targets] of Object.entries(row)) {
+      for (const to of targets) {
+        const arrow = `${from} --> ${to}`
+        arrows.set(arrow, [...(arrows.get(arrow) ?? []), event])
+      }
+    }
+  }
+  const lines = [...arrows].map(([arrow, events]) => `  ${arrow}: ${events.join(', ')}`)
+  return ['```mermaid', 'stateDiagram-v2', '  [*] --> announced', ...lines, '```'].join('\n')
+}
+
+test('the diagram is the table', () => {
+  const shown = readme.split('<!-- diagram -->\n')[1]?.split('\n<!-- /diagram -->')[0]
+  expect(shown?.trim()).toBe(diagramOf(ticketTransitions))
+})
