@@ -48,6 +48,7 @@ export default defineConfig({
           page('Secure the side channel', '/docs/how-to/secure-the-side-channel'),
           page('Compare connectors', '/docs/how-to/compare-connectors'),
           page('Tiered history', '/docs/how-to/tiered-history'),
+          page('Measure a history', '/docs/how-to/measure-a-history'),
           page('Troubleshoot', '/docs/how-to/troubleshoot'),
           page('Write a connector', '/docs/how-to/write-a-connector'),
           page('Contribute', '/CONTRIBUTING'),
