@@ -55,6 +55,9 @@ describe('compare over programs that work', () => {
     expect(fake.trials[0]?.handshakeMs).toBe(3)
     expect(fake.ttftMs.count).toBeGreaterThan(20)
     expect(fake.wireMs.p50).toBeCloseTo(0.2)
+    expect(fake.criticalBytes.p50).toBe(16_384)
+    const { total, descriptors, copy } = fake.blockedUs
+    expect([total.p50, descriptors.p50, copy.p50]).toEqual([30, 20, 10])
     expect(fake.cpuSecondsPerRequest.producer).toBeGreaterThanOrEqual(0)
     expect(result?.noiseFloor.method).toBe('split-half')
     expect(result?.verdict).toMatchObject({ ok: true, failures: [] })

@@ -9,13 +9,17 @@ const load: LoadTimings = {
   bindAtMs: 1_043,
   handshakeMs: 2,
   queuedUs: 500,
+  prepareUs: 50,
   postUs: 250,
   wireUs: 1_250,
   completeAtMs: 1_048,
   postedAtMs: null,
   bytes: 4_096,
+  lastBytes: 1_024,
   descriptorsBeforeMerge: 8,
   descriptorsAfterMerge: 2,
+  blockedUs: 900,
+  blockedCopyUs: 200,
   errorCode: null,
 }
 
@@ -81,13 +85,25 @@ describe('metricsOf', () => {
   it('measures the load between the engines', () => {
     expect(metricsOf(record())?.load).toEqual({
       criticalPathMs: 13,
+      pathLessWireMs: 11.75,
+      firstPostMs: 10.5,
       kvWaitMs: 6,
       postUs: 250,
       wireMs: 1.25,
       bytes: 4_096,
+      criticalBytes: 1_024,
+      blockedUs: 900,
+      blockedDescriptorsUs: 700,
+      blockedCopyUs: 200,
       descriptorsBeforeMerge: 8,
       descriptorsAfterMerge: 2,
     })
+  })
+
+  it('says how long before the end of the prefill the first chunk left', () => {
+    const chunked = { ...load, postedAtMs: 1_030, completeAtMs: 1_037 }
+    const decode = timings({ prefillEndAtMs: null, load: chunked, loadReadyAtMs: 1_050 })
+    expect(metricsOf(record({ decode }))?.load?.firstPostMs).toBe(-5)
   })
 
   it('has parts that touch, so they add up to TTFT', () => {

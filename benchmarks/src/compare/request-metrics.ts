@@ -25,10 +25,18 @@ export type Breakdown = Readonly<Partial<Record<BreakdownPart, number>>>
 
 export interface LoadMetrics {
   readonly criticalPathMs: number
+  /** The critical path without the wire: what the protocol and the threads add. */
+  readonly pathLessWireMs: number
+  /** Before the prefill's end where blocks left in chunks. */
+  readonly firstPostMs: number
   readonly kvWaitMs: number
   readonly postUs: number
   readonly wireMs: number
   readonly bytes: number
+  readonly criticalBytes: number
+  readonly blockedUs: number
+  readonly blockedDescriptorsUs: number
+  readonly blockedCopyUs: number
   readonly descriptorsBeforeMerge: number
   readonly descriptorsAfterMerge: number
 }
@@ -49,17 +57,28 @@ function isComplete(load: LoadTimings | null | undefined): load is LoadTimings {
   return load?.outcome === 'loaded'
 }
 
+/** When the agent's thread took the first transfer up. */
+const postStartOf = (load: LoadTimings): number =>
+  load.postedAtMs ?? load.bindAtMs + load.handshakeMs + load.queuedUs / 1_000
+
 /** Null when nothing was loaded, for example after a full local prefix hit or a failed load. */
 function loadMetricsOf(record: RequestRecord): LoadMetrics | null {
   const load = record.decode?.load
   const prefillEndAtMs = record.routed?.prefill?.prefillEndAtMs ?? null
   if (!isComplete(load) || prefillEndAtMs === null) return null
+  const criticalPathMs = load.completeAtMs - prefillEndAtMs
   return {
-    criticalPathMs: load.completeAtMs - prefillEndAtMs,
+    criticalPathMs,
+    pathLessWireMs: criticalPathMs - load.wireUs / 1_000,
+    firstPostMs: postStartOf(load) - prefillEndAtMs,
     kvWaitMs: load.completeAtMs - load.allocAtMs,
     postUs: load.postUs,
     wireMs: load.wireUs / 1_000,
     bytes: load.bytes,
+    criticalBytes: load.lastBytes,
+    blockedUs: load.blockedUs,
+    blockedDescriptorsUs: load.blockedUs - load.blockedCopyUs,
+    blockedCopyUs: load.blockedCopyUs,
     descriptorsBeforeMerge: load.descriptorsBeforeMerge,
     descriptorsAfterMerge: load.descriptorsAfterMerge,
   }
@@ -88,7 +107,7 @@ function breakdownOf(record: RequestRecord, firstAtMs: number | null): Breakdown
   if (!prefill || prefill.prefillEndAtMs === null || !isComplete(load) || loadReadyAtMs === null) {
     return null
   }
-  const postStartAtMs = load.postedAtMs ?? load.bindAtMs + load.handshakeMs + load.queuedUs / 1_000
+  const postStartAtMs = postStartOf(load)
   return cut(record.scheduledAtMs, [
     ['queue', prefill.scheduledAtMs],
     ['prefill', prefill.prefillEndAtMs],

@@ -86,6 +86,15 @@ export interface RunEntry {
   readonly postUs: Distribution
   readonly wireMs: Distribution
   readonly criticalPathMs: Distribution
+  readonly pathLessWireMs: Distribution
+  readonly firstPostMs: Distribution
+  readonly criticalBytes: Distribution
+  /** Of D's engine thread, per load. */
+  readonly blockedUs: {
+    readonly total: Distribution
+    readonly descriptors: Distribution
+    readonly copy: Distribution
+  }
   readonly breakdown: Readonly<Record<BreakdownPart, Distribution>>
   readonly hookUsPerStep: PerSide<Distribution>
   readonly stepStallMs: number

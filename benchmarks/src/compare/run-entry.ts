@@ -65,6 +65,14 @@ function latencies(metrics: readonly RequestMetrics[]) {
     postUs: over(metrics, (each) => each.load?.postUs),
     wireMs: over(metrics, (each) => each.load?.wireMs),
     criticalPathMs: over(metrics, (each) => each.load?.criticalPathMs),
+    pathLessWireMs: over(metrics, (each) => each.load?.pathLessWireMs),
+    firstPostMs: over(metrics, (each) => each.load?.firstPostMs),
+    criticalBytes: over(metrics, (each) => each.load?.criticalBytes),
+    blockedUs: {
+      total: over(metrics, (each) => each.load?.blockedUs),
+      descriptors: over(metrics, (each) => each.load?.blockedDescriptorsUs),
+      copy: over(metrics, (each) => each.load?.blockedCopyUs),
+    },
     breakdown: breakdownOver(metrics),
   }
 }

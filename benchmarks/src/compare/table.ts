@@ -56,6 +56,12 @@ const breakdownRows: readonly Row[] = breakdownParts.map((part) => [
 
 const transferRows: readonly Row[] = [
   ['KV critical path', (run) => pair(run.criticalPathMs)],
+  ['  without the wire', (run) => pair(run.pathLessWireMs)],
+  ['  bytes on it, kB', (run) => pair(inKilo(run.criticalBytes))],
+  ['P’s end → first post', (run) => pair(run.firstPostMs)],
+  ['D’s thread blocked, µs', (run) => pair(run.blockedUs.total)],
+  ['  for descriptors', (run) => pair(run.blockedUs.descriptors)],
+  ['  for the copy', (run) => pair(run.blockedUs.copy)],
   ['KV wait on D', (run) => pair(run.kvWaitMs)],
   ['wire', (run) => pair(run.wireMs)],
   ['post, µs', (run) => pair(run.postUs)],
@@ -72,6 +78,11 @@ const transferRows: readonly Row[] = [
   ],
   ['transports', (run) => run.transports.join(', ') || '–'],
 ]
+
+const inKilo = ({ p50, p99 }: Distribution) => ({
+  p50: p50 === null ? null : p50 / 1_000,
+  p99: p99 === null ? null : p99 / 1_000,
+})
 
 const inMs = ({ producer, consumer }: PerSide<number>): PerSide<number> => ({
   producer: producer === null ? null : producer * 1_000,

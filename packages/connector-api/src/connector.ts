@@ -92,6 +92,8 @@ export interface LoadSample {
   readonly bindAtMs: number
   readonly handshakeMs: number
   readonly queuedUs: number
+  /** The first part of `postUs`: work on descriptors. */
+  readonly prepareUs: number
   readonly postUs: number
   readonly wireUs: number
   /** Final status known to the worker half. */
@@ -99,8 +101,14 @@ export interface LoadSample {
   /** When the (first) post began, in the initiator's clock; null when nothing was posted, or unknown. */
   readonly postedAtMs: number | null
   readonly bytes: number
+  /** Bytes whose transfer had not ended when the last one began: all, unless some left before the rest. */
+  readonly lastBytes: number
   readonly descriptorsBeforeMerge: number
   readonly descriptorsAfterMerge: number
+  /** For so long the engine's thread worked on this load inside a hook, or waited there for its post. */
+  readonly blockedUs: number
+  /** Of `blockedUs`: waiting for bytes to be copied inside the post. */
+  readonly blockedCopyUs: number
 }
 
 export interface StatsSnapshot {

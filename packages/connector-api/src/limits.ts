@@ -46,6 +46,8 @@ export const limits = {
   slabCountMax: 64,
   /** A lent slab whose borrower says nothing for so long is counted as suspect. */
   slabSilenceMs: 30_000,
+  /** From `signalFence` to the moment that it names: no forward takes an hour. */
+  fenceDelayMsMax: 3_600_000,
   /** How long a producer keeps blocks for a reader. vLLM's `kv_lease_duration`. */
   leaseDurationMs: 30_000,
   /** Margin that a reader keeps before the end of its lease, for clock rate differences. */

@@ -88,6 +88,8 @@ export interface TransferPost {
 export interface TransferTimes {
   /** Enqueued → the agent thread took it up (includes waiting for `after`). */
   readonly queuedUs: number
+  /** Mapping blocks to descriptors, merging them and building the request: the first part of `postUs`. */
+  readonly prepareUs: number
   /** Building, merging and the post call itself. With shared memory this is the whole copy. */
   readonly postUs: number
   /** Start of the post → final status. */
@@ -195,8 +197,13 @@ export interface TransferAgent {
   processEnded(process: ProcessIdentity): Promise<void>
 
   createFence(): ReadyFence
-  /** Idempotent; the fence's handle is released when no post waits for it any more. */
-  signalFence(fence: ReadyFence): void
+  /**
+   * Now, or `inMs` from now, by the agent's own thread: whoever knows the moment beforehand need not be
+   * awake at it. Of several calls the earliest moment counts; after it they change nothing. The fence's
+   * handle is released when no post waits for it any more.
+   * @throws RangeError for an `inMs` that is no number from 0 to an hour.
+   */
+  signalFence(fence: ReadyFence, options?: { readonly inMs?: number }): void
 
   /**
    * Enqueues all posts, or none. Returns one handle per post, in order.

@@ -11,7 +11,7 @@ import {
   type RequestId,
   type TransferTimes,
 } from '@kvferry/connector-api'
-import { limitExceeded, unsupported } from '@kvferry/connector-api/protocol'
+import { limitExceeded, takenAtMs, unsupported } from '@kvferry/connector-api/protocol'
 import type { PeerLink } from './connection-state.ts'
 import type { LoadState } from './load-state.ts'
 import type { Handoff } from './metadata.ts'
@@ -40,6 +40,10 @@ export interface LoadRecord {
   link: PeerLink | null
   /** Set when the READ is posted: what is left to do with its bytes. */
   finish: FinishRead | null
+  /** When its READ was handed to the agent; null before. */
+  handedOverAtMs: number | null
+  /** Of the engine's thread, for planning its READ and handing it over. */
+  blockedUs: number
   state: LoadState
 }
 
@@ -80,6 +84,7 @@ function invalidBlocks(value: string): AnyConnectorError {
 
 const noTimes: TransferTimes = {
   queuedUs: 0,
+  prepareUs: 0,
   postUs: 0,
   wireUs: 0,
   descriptorsBeforeMerge: 0,
@@ -87,16 +92,25 @@ const noTimes: TransferTimes = {
   bytes: 0,
 }
 
+/** `isInline`: the engine's thread waited for the post, and so for what the post copied. */
 export function sampleOf(
   record: LoadRecord,
-  times: TransferTimes | null,
+  measured: TransferTimes | null,
   completeAtMs: number,
+  isInline: boolean,
 ): LoadSample {
-  const { order, bindAtMs, handshakeMs } = record
-  const { requestId } = order
-  // Known about as late as it was done.
-  const postedAtMs = times === null ? null : completeAtMs - times.wireUs / 1_000
-  return { requestId, bindAtMs, handshakeMs, completeAtMs, postedAtMs, ...(times ?? noTimes) }
+  const { order, bindAtMs, handshakeMs, handedOverAtMs, blockedUs } = record
+  const times = measured ?? noTimes
+  const copyUs = isInline ? Math.max(0, times.postUs - times.prepareUs) : 0
+  return {
+    ...{ requestId: order.requestId, bindAtMs, handshakeMs, completeAtMs },
+    postedAtMs:
+      handedOverAtMs === null || measured === null ? null : takenAtMs(handedOverAtMs, measured),
+    ...times,
+    // One READ moves all.
+    lastBytes: times.bytes,
+    ...{ blockedUs, blockedCopyUs: Math.min(copyUs, blockedUs) },
+  }
 }
 
 /** What the engine is told of a load, whatever became of it. */

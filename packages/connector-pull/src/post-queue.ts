@@ -45,6 +45,8 @@ export class PostQueue {
     const waiting = this.#waiting.filter(({ state }) => state.kind === 'posting')
     this.#waiting = []
     const ended: Posted[] = []
+    const { agent, clock } = this.#init.components
+    const beganAtMs = clock.now()
     const posts = new Map<LoadRecord, TransferPost>()
     for (const record of waiting) {
       const event = this.#refusal(record)
@@ -54,9 +56,14 @@ export class PostQueue {
     }
     if (posts.size === 0) return ended
     const waitUntilPosted = this.#init.options.posting === 'inline'
-    const { agent } = this.#init.components
+    const calledAtMs = clock.now()
     const results = postAll(agent, [...posts.values()], { waitUntilPosted })
+    const endedAtMs = clock.now()
+    const blockedUs = ((endedAtMs - beganAtMs) * 1_000) / posts.size
+    // A call that waits returns long after the agent has its posts.
+    const handedOverAtMs = waitUntilPosted ? calledAtMs : endedAtMs
     const left = [...posts.keys()].map((record, index): Posted => {
+      Object.assign(record, { handedOverAtMs, blockedUs })
       const result = results[index]!
       return result.kind === 'posted'
         ? { record, event: { kind: 'post-end', transfer: result.transfer } }

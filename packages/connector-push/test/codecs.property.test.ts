@@ -40,7 +40,15 @@ const prompt = fc.record({ tokenCount: u32, digest })
 const withdrawal = fc.record({ rank, loadId: u32, transferId: id })
 const entry = fc.oneof(
   fc.record({
-    kind: fc.constantFrom('preempt', 'finish', 'abort-source', 'withdraw', 'release', 'abort'),
+    kind: fc.constantFrom(
+      'begin',
+      'preempt',
+      'finish',
+      'abort-source',
+      'withdraw',
+      'release',
+      'abort',
+    ),
     requestId: id,
   }),
   fc.record({ kind: fc.constant('announce'), requestId: id, transferId: id, prompt }),
@@ -87,15 +95,20 @@ const roundTrips: Record<
     decodeHeartbeat,
   ],
   'heartbeat reply': [
-    fc.array(fc.constantFrom('unknown', 'registered', 'held'), { minLength: 3, maxLength: 3 }),
+    fc.record({
+      isAtWork: fc.boolean(),
+      standings: fc.array(fc.constantFrom('unknown', 'registered', 'held'), {
+        ...{ minLength: 3, maxLength: 3 },
+      }),
+    }),
     encodeHeartbeatReply,
     (body) => decodeHeartbeatReply(body, 3),
   ],
   'done news': [
     fc.record({
-      ...{ loadId: u32, postedAtMs: number },
+      ...{ loadId: u32, postedAtMs: number, lastBytes: number },
       times: fc.record({
-        ...{ queuedUs: number, postUs: number, wireUs: number, bytes: number },
+        ...{ queuedUs: number, prepareUs: number, postUs: number, wireUs: number, bytes: number },
         ...{ descriptorsBeforeMerge: u32, descriptorsAfterMerge: u32 },
       }),
     }),

@@ -98,6 +98,8 @@ struct TransferCompletion {
    */
   Result result;
   double queuedUs = 0;
+  /** Of `postUs`: mapping, merging and building the request. */
+  double prepareUs = 0;
   double postUs = 0;
   double wireUs = 0;
   uint64_t descriptorsBeforeMerge = 0;
@@ -209,8 +211,11 @@ class Agent {
   Result releaseBlockTable(uint64_t table);
 
   Result createFence(uint64_t* fence);
-  /** Ok for a fence that was signalled before; kInvalidHandle for one that never was. */
-  Result signalFence(uint64_t fence);
+  /**
+   * At once, or `delayUs` from now by the agent's thread; of several calls the earliest moment counts.
+   * Ok for a fence that was signalled before; kInvalidHandle for one that never was made.
+   */
+  Result signalFence(uint64_t fence, uint64_t delayUs = 0);
 
   /**
    * Checks all, then enqueues all or none; one handle per post in `handles`. kLimit for

@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "agent.h"
 #include "agent_state.h"
@@ -38,9 +38,12 @@ struct AtomicCounters {
 struct FenceSet {
   uint64_t first = 0;
   uint64_t next = 0;
-  std::unordered_set<uint64_t> open;
+  /** When each is due: `max()` while nobody has said. */
+  std::unordered_map<uint64_t, MonotonicTime> open;
 
   bool wasMade(uint64_t fence) const noexcept { return fence >= first && fence < next; }
+  /** Those whose moment has come need no entry any more. */
+  void forgetDue(MonotonicTime now);
 };
 
 class AgentCore {
@@ -59,8 +62,11 @@ class AgentCore {
 
   /** Under the lock: the handle and the imported tables are gone. */
   void forgetPeer(Peer& peer);
-  /** Whether a post may go out: no fence, or a signalled one. Takes the lock. */
-  bool isFenceOpen(uint64_t fence) const;
+  /**
+   * From when on a post may go out: `min()` without a fence or with a signalled one, `max()` while
+   * nobody has signalled it. Takes the lock.
+   */
+  MonotonicTime fenceDue(uint64_t fence) const;
 
   const AgentConfig config;
 

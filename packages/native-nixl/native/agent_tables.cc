@@ -114,31 +114,52 @@ Result Agent::createFence(uint64_t* fence) {
   Result open = core_->checkIntake();
   if (!open.ok()) return open;
   FenceSet& fences = core_->fences;
+  fences.forgetDue(MonotonicClock::now());
   if (fences.open.size() >= limits::kFenceCountMax) {
     return Result::overLimit("fenceCountMax", fences.open.size(), limits::kFenceCountMax);
   }
   *fence = fences.next++;
-  fences.open.insert(*fence);
+  fences.open.emplace(*fence, MonotonicTime::max());
   return Result::success();
 }
 
-Result Agent::signalFence(uint64_t fence) {
+Result Agent::signalFence(uint64_t fence, uint64_t delayUs) {
   {
     std::lock_guard<std::mutex> lock(core_->mutex);
-    if (!core_->fences.wasMade(fence)) {
+    FenceSet& fences = core_->fences;
+    if (!fences.wasMade(fence)) {
       return Result::failure(Status::kInvalidHandle, "signalFence", "not a fence");
     }
-    if (core_->fences.open.erase(fence) == 0) return Result::success();
+    if (delayUs > 1'000 * limits::kFenceDelayMsMax) {
+      return Result::outOfRange("signalFence", "the delay is over an hour");
+    }
+    const auto found = fences.open.find(fence);
+    if (found == fences.open.end()) return Result::success();
+    if (delayUs == 0) {
+      fences.open.erase(found);
+    } else {
+      // The earliest of all that were said counts.
+      const MonotonicTime due = MonotonicClock::now() + std::chrono::microseconds(delayUs);
+      if (due >= found->second) return Result::success();
+      found->second = due;
+    }
   }
   core_->fenceEpoch.fetch_add(1);
   core_->queue.wake();
   return Result::success();
 }
 
-bool AgentCore::isFenceOpen(uint64_t fence) const {
-  if (fence == 0) return true;
+MonotonicTime AgentCore::fenceDue(uint64_t fence) const {
+  if (fence == 0) return MonotonicTime::min();
   std::lock_guard<std::mutex> lock(mutex);
-  return fences.open.count(fence) == 0;
+  const auto found = fences.open.find(fence);
+  return found == fences.open.end() ? MonotonicTime::min() : found->second;
+}
+
+void FenceSet::forgetDue(MonotonicTime now) {
+  for (auto each = open.begin(); each != open.end();) {
+    each = each->second <= now ? open.erase(each) : std::next(each);
+  }
 }
 
 }  // namespace kvferry

@@ -137,6 +137,7 @@ void AgentThread::sleep() {
     end = std::min(end, now + std::chrono::microseconds(limits::kDrainingPollPauseUs));
   }
   for (const auto& transfer : held_) end = std::min(end, transfer->deadline);
+  if (!held_.empty()) end = std::min(end, heldDue_);
   if (isClosing_) end = std::min(end, closeDeadline_);
   if (end == MonotonicTime::max()) {
     core_->queue.wait();

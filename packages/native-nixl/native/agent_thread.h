@@ -85,6 +85,8 @@ class AgentThread {
 
   /** Waiting for a fence. */
   std::vector<std::unique_ptr<Transfer>> held_;
+  /** When the first of them may go out, as far as it is known. */
+  MonotonicTime heldDue_ = MonotonicTime::max();
   /** Posted, before its deadline. */
   std::vector<std::unique_ptr<Transfer>> active_;
   /** Posted, past its deadline: the drain list. */

@@ -1,6 +1,7 @@
 // The agent's thread: transfers from the queue to their final status. The rule that everything here
 // serves: memory, tables and peers stay in use until the library has answered a final status,
 // because a posted transfer goes on writing whatever is released, deregistered or removed.
+#include <algorithm>
 #include <utility>
 
 #include "agent_thread.h"
@@ -21,9 +22,11 @@ Result pastDeadline(const Transfer& transfer, const char* detail) {
 }  // namespace
 
 void AgentThread::postOrHold(std::unique_ptr<Transfer> transfer) {
-  if (core_->isFenceOpen(transfer->fence)) {
+  const MonotonicTime due = core_->fenceDue(transfer->fence);
+  if (due <= MonotonicClock::now()) {
     post(std::move(transfer));
   } else {
+    heldDue_ = std::min(heldDue_, due);
     held_.push_back(std::move(transfer));
   }
 }
@@ -32,15 +35,18 @@ void AgentThread::postHeld() {
   if (held_.empty()) return;
   const uint64_t epoch = core_->fenceEpoch.load();
   const MonotonicTime now = MonotonicClock::now();
-  bool hasExpired = false;
-  for (const auto& transfer : held_) hasExpired = hasExpired || transfer->deadline <= now;
-  if (epoch == fenceEpochSeen_ && !hasExpired) return;
+  bool isDue = heldDue_ <= now;
+  for (const auto& transfer : held_) isDue = isDue || transfer->deadline <= now;
+  if (epoch == fenceEpochSeen_ && !isDue) return;
   fenceEpochSeen_ = epoch;
+  heldDue_ = MonotonicTime::max();
   for (auto& transfer : std::exchange(held_, {})) {
+    const MonotonicTime due = core_->fenceDue(transfer->fence);
     // `post` refuses what is past its deadline.
-    if (transfer->deadline <= now || core_->isFenceOpen(transfer->fence)) {
+    if (transfer->deadline <= now || due <= now) {
       post(std::move(transfer));
     } else {
+      heldDue_ = std::min(heldDue_, due);
       held_.push_back(std::move(transfer));
     }
   }
@@ -105,6 +111,7 @@ void AgentThread::post(std::unique_ptr<Transfer> transfer) {
     return;
   }
   transfer->postedAt = MonotonicClock::now();
+  transfer->completion.prepareUs = microseconds(transfer->postedAt - transfer->takenAt);
   const int status = transfer->request.post(options.get());
   const MonotonicTime now = MonotonicClock::now();
   transfer->isPosted = true;

@@ -19,6 +19,7 @@ inline constexpr uint64_t kNotificationBacklogMax = 65'536;
 inline constexpr uint64_t kPeerCountMax = 256;
 inline constexpr uint64_t kDrainingTransferCountMax = 1'024;
 inline constexpr uint64_t kTransferDeadlineMs = 30'000;
+inline constexpr uint64_t kFenceDelayMsMax = 3'600'000;
 
 // --- native only ---
 /** Commands (register, addPeer, notify, ...) that are queued, running, or done and not yet drained.

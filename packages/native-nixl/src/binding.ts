@@ -54,6 +54,7 @@ export const transferFields = [
   'handle',
   'outcome',
   'queuedUs',
+  'prepareUs',
   'postUs',
   'wireUs',
   'descriptorsBeforeMerge',
@@ -105,7 +106,8 @@ export interface NativeAgent {
   describeBlockTable(table: number): { blockCount: number; blockSizesBytes: number[] }
   releaseBlockTable(table: number): void
   createFence(): number
-  signalFence(fence: number): void
+  /** `delayUs`: an integer; 0 signals it at once. */
+  signalFence(fence: number, delayUs: number): void
   post(posts: NativePosts, isWaitUntilPosted: boolean): number[]
   expectNotifications(isExpected: boolean): void
   counters(): Record<

@@ -23,6 +23,7 @@ export function readCompletions(
     }
     const times = {
       queuedUs: value('queuedUs'),
+      prepareUs: value('prepareUs'),
       postUs: value('postUs'),
       wireUs: value('wireUs'),
       descriptorsBeforeMerge: value('descriptorsBeforeMerge'),

@@ -149,8 +149,15 @@ export class NixlAgent implements TransferAgent {
     return { handle: fence as FenceHandle }
   }
 
-  signalFence(fence: ReadyFence): void {
-    this.#call('signalFence', () => this.#native.signalFence(handle(fence?.handle, 'fence.handle')))
+  signalFence(fence: ReadyFence, { inMs = 0 }: { readonly inMs?: number } = {}): void {
+    if (!(inMs >= 0 && inMs <= limits.fenceDelayMsMax)) {
+      throw new RangeError(`inMs must be from 0 to ${limits.fenceDelayMsMax}, got ${inMs}`)
+    }
+    // Rounded up: never before its moment.
+    const delayUs = Math.ceil(inMs * 1_000)
+    this.#call('signalFence', () =>
+      this.#native.signalFence(handle(fence?.handle, 'fence.handle'), delayUs),
+    )
   }
 
   post(

@@ -201,9 +201,9 @@ describe('the fence of a forward', () => {
       times.push(clock.now())
       return createFence()
     }
-    agent.signalFence = (fence) => {
-      times.push(clock.now())
-      signalFence(fence)
+    agent.signalFence = (fence, options) => {
+      times.push(clock.now() + (options?.inMs ?? 0))
+      signalFence(fence, options)
     }
     await core.run('a prompt', 1)
     const [created, signalled] = times

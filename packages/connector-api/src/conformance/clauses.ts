@@ -121,6 +121,11 @@ export const agentClauses = [
     id: 'A7.8',
     sentence: 'a post still behind its fence at its deadline ends failed and never moves',
   },
+  {
+    id: 'A7.9',
+    sentence:
+      'a fence whose moment is said beforehand opens then and not before; the earliest counts',
+  },
 
   { id: 'A8.1', sentence: 'a stalled transfer is overdue once, and later ends once', ...stall },
   { id: 'A8.2', sentence: 'what an overdue transfer may touch stays pinned', ...stall },

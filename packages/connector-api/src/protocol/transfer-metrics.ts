@@ -2,9 +2,17 @@
  * The metrics of transfers: one that got its final status, and one that did not in time; see the metric
  * table of connector-api.
  */
-import type { CommonComponents, Metrics, TransferCompletion } from '../index.ts'
+import type { CommonComponents, Metrics, TransferCompletion, TransferTimes } from '../index.ts'
 
 type Direction = 'read' | 'write'
+
+/** When the agent's thread took a post up, in the clock that says when it was handed over. */
+export const takenAtMs = (handedOverAtMs: number, { queuedUs }: TransferTimes): number =>
+  handedOverAtMs + queuedUs / 1_000
+
+/** When its bytes had moved: before its completion could be read. */
+export const endedAtMs = (handedOverAtMs: number, times: TransferTimes): number =>
+  takenAtMs(handedOverAtMs, times) + (times.prepareUs + times.wireUs) / 1_000
 
 export function recordTransfer(
   metrics: Metrics,

@@ -41,7 +41,11 @@ export interface LoadRecord {
   readonly bindAtMs: number
   /** 0 when every link was there at once. */
   handshakeMs: number
+  /** In the hook that began it. */
+  blockedUs: number
   deadline: Timer | null
+  /** Of its parts, those whose producer can't be reached. */
+  doubtfulCount: number
   state: LoadState
 }
 
@@ -76,7 +80,7 @@ export function orderError(
 
 /** What the harness gets of a load; the producer's measurements, summed over its ranks. */
 export function sampleOf(record: LoadRecord, completeAtMs: number): LoadSample {
-  const { order, bindAtMs, handshakeMs, parts } = record
+  const { order, bindAtMs, handshakeMs, blockedUs, parts } = record
   const news = parts.flatMap((part) => (part.news === null ? [] : [part.news]))
   const times = news.map((one) => one.times)
   const most = (values: readonly number[]): number => Math.max(0, ...values)
@@ -85,10 +89,14 @@ export function sampleOf(record: LoadRecord, completeAtMs: number): LoadSample {
     ...{ requestId: order.requestId, bindAtMs, handshakeMs, completeAtMs },
     postedAtMs: news.length === 0 ? null : Math.min(...news.map((one) => one.postedAtMs)),
     queuedUs: most(times.map((one) => one.queuedUs)),
+    prepareUs: most(times.map((one) => one.prepareUs)),
     postUs: most(times.map((one) => one.postUs)),
     wireUs: most(times.map((one) => one.wireUs)),
     bytes: sum(times.map((one) => one.bytes)),
+    lastBytes: sum(news.map((one) => one.lastBytes)),
     descriptorsBeforeMerge: sum(times.map((one) => one.descriptorsBeforeMerge)),
     descriptorsAfterMerge: sum(times.map((one) => one.descriptorsAfterMerge)),
+    // The producer's agent copies.
+    ...{ blockedUs, blockedCopyUs: 0 },
   }
 }

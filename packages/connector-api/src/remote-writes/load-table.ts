@@ -48,11 +48,13 @@ export class LoadTable {
   readonly parts: PartTable
   readonly #init: LoadTableOptions
   readonly #loads = new Map<RequestId, LoadRecord>()
-  /** By producer: when the last of its loads ended, or the first began. */
+  /** By producer: when it was last at work, or the last of its loads ended, or the first began. */
   readonly #progressAt = new Map<EngineId, Instant>()
   /** Loaded, and their measurements are not complete. */
   readonly #unsampled = new Map<LoadRecord, () => void>()
   #stopError: AnyConnectorError | null = null
+  #quarantinedBlockCount = 0
+  #isClosed = false
 
   constructor(init: LoadTableOptions) {
     this.#init = init
@@ -62,7 +64,10 @@ export class LoadTable {
       ...init,
       onEnd: (part) => this.#partEnd(part),
       onNews: ({ load }) => this.#newsEnd(load),
-      onDoubt: () => metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount),
+      onDoubt: (part, isDoubtful) => {
+        this.#doubt(part, isDoubtful)
+        metrics.set('kv_blocks_quarantined', this.#quarantinedBlockCount)
+      },
     })
   }
 
@@ -76,18 +81,21 @@ export class LoadTable {
 
   /** Blocks that a producer which can't be reached may still write into. */
   get quarantinedBlockCount(): number {
-    let count = 0
-    for (const { order, parts } of this.#loads.values()) {
-      if (parts.some(({ state }) => state.kind === 'doubtful')) count += blocksOf(order).length
-    }
-    return count
+    return this.#quarantinedBlockCount
   }
 
-  /** Loads from this producer are open, and none has ended for a while. */
+  /** Loads from this producer are open, none has ended for a while, and it is at no work. */
   isStuck(engineId: EngineId): boolean {
     const progressAt = this.#progressAt.get(engineId)
     if (progressAt === undefined) return false
     return this.#init.components.clock.now() >= instantPlus(progressAt, writeLimits.roomStallMs)
+  }
+
+  /** It computes for somebody: whoever waits there for room gets it. */
+  noteWork(engineId: EngineId): void {
+    if (this.#progressAt.has(engineId)) {
+      this.#progressAt.set(engineId, this.#init.components.clock.now())
+    }
   }
 
   /** Takes a load on; its producer ranks are asked as soon as they can be reached. */
@@ -102,7 +110,8 @@ export class LoadTable {
     const { registrationTimeoutMs } = this.#init
     const ranks = this.#ranksOf(order)
     const record: LoadRecord = {
-      ...{ order, parts: [], bindAtMs: clock.now(), handshakeMs: 0 },
+      ...{ order, parts: [], bindAtMs: clock.now(), handshakeMs: 0, blockedUs: 0 },
+      doubtfulCount: 0,
       deadline: clock.after(registrationTimeoutMs, () => this.#expire(record)),
       state: { kind: 'waiting', openCount: ranks.length, failure: null, isAborted: false },
     }
@@ -113,6 +122,7 @@ export class LoadTable {
     this.#init.counters.add('loadsStarted')
     this.#init.onChange()
     for (const part of record.parts) this.parts.connect(part)
+    record.blockedUs = (clock.now() - record.bindAtMs) * 1_000
   }
 
   /** Reports a load that never started. */
@@ -138,11 +148,20 @@ export class LoadTable {
 
   /** Leaves no timer. */
   close(): void {
+    this.#isClosed = true
     for (const { deadline } of this.#loads.values()) deadline?.stop()
     for (const { deadline } of this.#unsampled.keys()) deadline?.stop()
     this.#loads.clear()
     this.#unsampled.clear()
     this.parts.close()
+  }
+
+  /** Its blocks are out of service while any of its parts is in doubt. */
+  #doubt({ load }: PartRecord, isDoubtful: boolean): void {
+    const before = load.doubtfulCount
+    load.doubtfulCount += isDoubtful ? 1 : -1
+    const change = Number(load.doubtfulCount > 0) - Number(before > 0)
+    this.#quarantinedBlockCount += change * blocksOf(load.order).length
   }
 
   #noteProgress(engineId: EngineId): void {
@@ -237,6 +256,8 @@ export class LoadTable {
       record.parts.forEach((part) => this.parts.forget(part))
     }
     this.#unsampled.set(record, add)
+    // Its last work may end after the worker did: no news come any more.
+    if (this.#isClosed) return add()
     record.deadline = clock.after(writeLimits.timesWaitMs, add)
     this.#newsEnd(record)
   }

@@ -69,6 +69,8 @@ export type WithdrawReply = 'withdrawn' | 'written' | 'pending'
 export interface DoneNews {
   readonly loadId: number
   readonly times: TransferTimes
+  /** Bytes whose WRITE had not ended when the last one began. */
+  readonly lastBytes: number
   /** When the first WRITE was posted, in the producer's clock. */
   readonly postedAtMs: number
 }
@@ -170,14 +172,16 @@ export function decodeRelease(body: Uint8Array, peer: string): Release {
   return { rank, transferId }
 }
 
-export function encodeDone({ loadId, times, postedAtMs }: DoneNews): Uint8Array {
+export function encodeDone({ loadId, times, lastBytes, postedAtMs }: DoneNews): Uint8Array {
   return bodyWriter()
     .u32(loadId)
     .f64(postedAtMs)
     .f64(times.queuedUs)
+    .f64(times.prepareUs)
     .f64(times.postUs)
     .f64(times.wireUs)
     .f64(times.bytes)
+    .f64(lastBytes)
     .u32(times.descriptorsBeforeMerge)
     .u32(times.descriptorsAfterMerge)
     .finish()
@@ -187,14 +191,16 @@ export function decodeDone(body: Uint8Array, peer: string): DoneNews {
   const reader = bodyReader(body, messageKinds.done, peer)
   const loadId = reader.u32()
   const postedAtMs = reader.f64()
-  const [queuedUs, postUs, wireUs, bytes] = [reader.f64(), reader.f64(), reader.f64(), reader.f64()]
+  const [queuedUs, prepareUs] = [reader.f64(), reader.f64()]
+  const [postUs, wireUs] = [reader.f64(), reader.f64()]
+  const [bytes, lastBytes] = [reader.f64(), reader.f64()]
   const times = {
-    ...{ queuedUs, postUs, wireUs, bytes },
+    ...{ queuedUs, prepareUs, postUs, wireUs, bytes },
     descriptorsBeforeMerge: reader.u32(),
     descriptorsAfterMerge: reader.u32(),
   }
   reader.end()
-  return { loadId, postedAtMs, times }
+  return { loadId, postedAtMs, lastBytes, times }
 }
 
 export function encodeFailed({ loadId, error }: FailedNews): Uint8Array {

@@ -34,6 +34,8 @@ export interface WritePart {
   readonly waiters: Set<Waiter>
   times: TransferTimes | null
   postedAtMs: number
+  /** Of its ended WRITEs those that were under way when the latest of them began, and that one. */
+  lastWrites: { readonly endMs: number; readonly bytes: number }[]
 }
 
 export const isOpen = ({ state }: WritePart): boolean => state.kind !== 'ended'

@@ -10,7 +10,14 @@ import type {
   TransferTimes,
   WorkerComponents,
 } from '../index.ts'
-import { asConnectorError, postAll, recordOverdue, recordTransfer } from '../protocol/index.ts'
+import {
+  asConnectorError,
+  endedAtMs,
+  postAll,
+  recordOverdue,
+  recordTransfer,
+  takenAtMs,
+} from '../protocol/index.ts'
 import type { ConsumerPeer } from './consumer-peers.ts'
 import { writeLimits } from './limits.ts'
 import {
@@ -38,15 +45,22 @@ export interface WriteTableOptions<Part extends WritePart> {
   readonly onPartEnd: (part: Part) => void
 }
 
+interface OpenWrite<Part> {
+  readonly part: Part
+  readonly handedOverAtMs: number
+}
+
 export class WriteTable<Part extends WritePart> {
   readonly #init: WriteTableOptions<Part>
   readonly #components: WorkerComponents
-  readonly #writes = new Map<TransferHandle, Part>()
+  readonly #writes = new Map<TransferHandle, OpenWrite<Part>>()
   readonly #overdue = new Set<TransferHandle>()
   /** Withdrawals that wait for the end of a WRITE. */
   readonly #questions = new Set<Waiter>()
   /** One for each part: two of a turn are one WRITE, or the second would tell of both before the first ended. */
   readonly #due = new Map<Part, DueWrite<Part>>()
+  #quarantinedBlockCount = 0
+  #isClosed = false
 
   constructor(init: WriteTableOptions<Part>) {
     this.#init = init
@@ -59,11 +73,7 @@ export class WriteTable<Part extends WritePart> {
 
   /** Blocks that a WRITE past its deadline still reads. */
   get quarantinedBlockCount(): number {
-    let count = 0
-    for (const transfer of this.#overdue) {
-      count += this.#writes.get(transfer)?.registration.blockIds.length ?? 0
-    }
-    return count
+    return this.#quarantinedBlockCount
   }
 
   /** Notes what of a part can leave; `flush` posts it. */
@@ -92,28 +102,29 @@ export class WriteTable<Part extends WritePart> {
     })
     const posts = planned.map(({ post }) => post)
     const results = postAll(this.#components.agent, posts, { waitUntilPosted: false })
+    const handedOverAtMs = this.#components.clock.now()
     for (const [at, result] of results.entries()) {
       const { part, isLast, isNotified } = planned[at]!.one
       if (result.kind === 'refused') {
         this.dispatch(part, { kind: 'post-fail', error: result.error })
         continue
       }
-      this.#writes.set(result.transfer, part)
+      this.#writes.set(result.transfer, { part, handedOverAtMs })
       this.dispatch(part, { kind: 'post', isLast, isNotified })
     }
   }
 
   onCompletions(completions: readonly TransferCompletion[]): void {
     for (const completion of completions) {
-      const part = this.#writes.get(completion.transfer)
-      if (part !== undefined) this.#complete(part, completion)
+      const write = this.#writes.get(completion.transfer)
+      if (write !== undefined) this.#complete(write, completion)
     }
     this.flush()
   }
 
   /** The agent is broken: open WRITEs are in doubt for good, and their blocks stay where they are. */
   onBroken(): void {
-    for (const transfer of this.#writes.keys()) this.#overdue.add(transfer)
+    for (const [transfer, { part }] of this.#writes) this.#setOverdue(transfer, part)
   }
 
   /** The prefill starts anew: what was written of it does not count. */
@@ -136,6 +147,7 @@ export class WriteTable<Part extends WritePart> {
 
   /** Leaves no timer: questions without an answer get one, for the WRITEs that they wait for are open. */
   close(): void {
+    this.#isClosed = true
     for (const answer of [...this.#questions]) answer('pending')
   }
 
@@ -154,6 +166,8 @@ export class WriteTable<Part extends WritePart> {
         this.#questions.delete(answer)
         resolve(reply)
       }
+      // The consumer asks again by itself.
+      if (this.#isClosed) return resolve('pending')
       const { clock } = this.#components
       const timer = clock.after(writeLimits.withdrawAnswerMs, () => answer('pending'))
       waiters.add(answer)
@@ -161,10 +175,10 @@ export class WriteTable<Part extends WritePart> {
     })
   }
 
-  #complete(part: Part, completion: TransferCompletion): void {
+  #complete({ part, handedOverAtMs }: OpenWrite<Part>, completion: TransferCompletion): void {
     const { transfer } = completion
     if (completion.status === 'overdue') {
-      this.#overdue.add(transfer)
+      this.#setOverdue(transfer, part)
       this.#init.counters.add('writesOverdue')
       const { identity } = part.peer
       recordOverdue(this.#components, 'write', {
@@ -175,15 +189,24 @@ export class WriteTable<Part extends WritePart> {
       return
     }
     this.#writes.delete(transfer)
-    if (this.#overdue.delete(transfer)) this.#measure()
+    if (this.#overdue.delete(transfer)) {
+      this.#quarantinedBlockCount -= part.registration.blockIds.length
+      this.#measure()
+    }
     recordTransfer(this.#components.metrics, 'write', completion)
     const isDone = completion.status === 'done'
     this.#init.counters.add(isDone ? 'writesDone' : 'writesFailed')
     if (completion.status === 'done') {
-      this.#note(part, completion.times)
+      this.#note(part, completion.times, handedOverAtMs)
       this.dispatch(part, { kind: 'write-done' })
     } else this.dispatch(part, { kind: 'write-fail', error: completion.error })
     this.#init.onWriteEnd(part.peer, isDone)
+  }
+
+  #setOverdue(transfer: TransferHandle, { registration }: Part): void {
+    if (this.#overdue.has(transfer)) return
+    this.#overdue.add(transfer)
+    this.#quarantinedBlockCount += registration.blockIds.length
   }
 
   #measure(): void {
@@ -191,15 +214,19 @@ export class WriteTable<Part extends WritePart> {
   }
 
   /** Sums over a part's WRITEs; times of the last, since only that one is waited for. */
-  #note(part: Part, times: TransferTimes): void {
+  #note(part: Part, times: TransferTimes, handedOverAtMs: number): void {
     const before = part.times
+    const takenMs = takenAtMs(handedOverAtMs, times)
+    // The agent's thread takes one after the other up.
+    part.lastWrites = part.lastWrites.filter(({ endMs }) => endMs > takenMs)
+    part.lastWrites.push({ endMs: endedAtMs(handedOverAtMs, times), bytes: times.bytes })
     part.times = {
       ...times,
       bytes: times.bytes + (before?.bytes ?? 0),
       descriptorsBeforeMerge: times.descriptorsBeforeMerge + (before?.descriptorsBeforeMerge ?? 0),
       descriptorsAfterMerge: times.descriptorsAfterMerge + (before?.descriptorsAfterMerge ?? 0),
     }
-    if (before === null) part.postedAtMs = this.#components.clock.now() - times.wireUs / 1_000
+    if (before === null) part.postedAtMs = takenMs
   }
 
   #perform(part: Part, effect: WriteEffect): void {
@@ -234,9 +261,11 @@ export class WriteTable<Part extends WritePart> {
     }
   }
 
-  #tellDone({ peer, registration, times, postedAtMs }: Part): void {
+  #tellDone({ peer, registration, times, postedAtMs, lastWrites }: Part): void {
     if (times === null) return
-    const news = { loadId: registration.loadId, times, postedAtMs: Math.max(0, postedAtMs) }
+    const lastBytes = lastWrites.reduce((sum, { bytes }) => sum + bytes, 0)
+    const { loadId } = registration
+    const news = { loadId, times, lastBytes, postedAtMs: Math.max(0, postedAtMs) }
     this.#send(peer, 'done', encodeDone(news))
   }
 

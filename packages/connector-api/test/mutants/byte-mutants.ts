@@ -139,6 +139,11 @@ export const byteMutants: readonly Mutant[] = [
       ),
   },
   {
+    name: 'a moment said beforehand is now',
+    clause: 'A7.9',
+    wrapAgent: (agent) => ({ ...agent, signalFence: (fence) => agent.signalFence(fence) }),
+  },
+  {
     name: 'the notification overtakes the data',
     clause: 'A6.1',
     wrapAgent: (agent) => ({

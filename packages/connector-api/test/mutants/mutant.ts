@@ -23,6 +23,7 @@ export interface Mutant extends Mutation {
 
 export const noTimes: TransferTimes = {
   queuedUs: 0,
+  prepareUs: 0,
   postUs: 0,
   wireUs: 0,
   descriptorsBeforeMerge: 1,

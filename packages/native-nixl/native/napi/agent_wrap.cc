@@ -240,8 +240,10 @@ Napi::Value AgentWrap::createFence(const Napi::CallbackInfo& info) {
 
 Napi::Value AgentWrap::signalFence(const Napi::CallbackInfo& info) {
   uint64_t fence = 0;
+  uint64_t delayUs = 0;
   if (!readInteger(info[0], "fence", &fence)) return info.Env().Undefined();
-  const Result result = agent_->signalFence(fence);
+  if (!readInteger(info[1], "delayUs", &delayUs)) return info.Env().Undefined();
+  const Result result = agent_->signalFence(fence, delayUs);
   return result.ok() ? info.Env().Undefined() : throwResult(info.Env(), result);
 }
 

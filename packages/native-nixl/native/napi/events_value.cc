@@ -9,7 +9,7 @@ namespace kvferry {
 namespace {
 
 /** Numbers per transfer; binding.ts reads them in this order. */
-constexpr size_t kTransferFields = 8;
+constexpr size_t kTransferFields = 9;
 
 Napi::Uint8Array bytesValue(Napi::Env env, const std::vector<uint8_t>& bytes) {
   Napi::Uint8Array array = Napi::Uint8Array::New(env, bytes.size());
@@ -25,6 +25,7 @@ Napi::Value transfersValue(Napi::Env env, const std::vector<TransferCompletion>&
     *at++ = static_cast<double>(transfer.handle);
     *at++ = static_cast<double>(transfer.outcome);
     *at++ = transfer.queuedUs;
+    *at++ = transfer.prepareUs;
     *at++ = transfer.postUs;
     *at++ = transfer.wireUs;
     *at++ = static_cast<double>(transfer.descriptorsBeforeMerge);

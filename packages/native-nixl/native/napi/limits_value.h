@@ -22,6 +22,7 @@ inline Napi::Object limitsValue(Napi::Env env) {
   set("peerCountMax", limits::kPeerCountMax);
   set("drainingTransferCountMax", limits::kDrainingTransferCountMax);
   set("transferDeadlineMs", limits::kTransferDeadlineMs);
+  set("fenceDelayMsMax", limits::kFenceDelayMsMax);
   return object;
 }
 

@@ -1,5 +1,6 @@
 // The agent over the fake: fences, deadlines, waiting, and the bounds on what is open.
 #include <algorithm>
+#include <thread>
 
 #include "agent_fixture.h"
 
@@ -95,6 +96,44 @@ TEST("agent: nothing moves before the fence, later posts aren't held") {
   CHECK(pair.a->signalFence(fence + 1).status == Status::kInvalidHandle);
   CHECK(pair.a.awaitFinal(Post(pair, Direction::kRead, {3}, {3}).after(fence).mustTo(pair.a))
             .outcome == TransferOutcome::kDone);
+}
+
+TEST("agent: a fence whose moment was said beforehand opens then, by the agent's thread") {
+  // Longer than anything that keeps the thread polling for another reason.
+  constexpr uint64_t kDelayUs = 1'000 * (limits::kFlushMs + 100);
+  freshFake();
+  Pair pair("moment");
+  uint64_t fence = 0;
+  REQUIRE(pair.a->createFence(&fence).ok());
+  const uint64_t before = Post(pair, Direction::kRead, {1}, {1}).after(fence).mustTo(pair.a);
+  CHECK(pair.a->signalFence(fence, 1'000 * limits::kFenceDelayMsMax).ok());
+  CHECK(pair.a->signalFence(fence, kDelayUs).ok());
+  // The earliest counts, also for posts that come after it was said.
+  CHECK(pair.a->signalFence(fence, 1'000 * limits::kFenceDelayMsMax).ok());
+  const uint64_t after = Post(pair, Direction::kRead, {2}, {2}).after(fence).mustTo(pair.a);
+  const TransferCompletion done = pair.a.awaitFinal(before);
+  CHECK(done.outcome == TransferOutcome::kDone);
+  CHECK(done.queuedUs >= static_cast<double>(kDelayUs));
+  CHECK(done.prepareUs > 0 && done.prepareUs <= done.postUs);
+  CHECK(pair.a.awaitFinal(after).outcome == TransferOutcome::kDone);
+  CHECK(pair.a->signalFence(fence, 1).ok());
+  CHECK(pair.a->signalFence(fence, 1'000 * limits::kFenceDelayMsMax + 1).status ==
+        Status::kOutOfRange);
+}
+
+TEST("agent: fences whose moment is over make room, whether anything waited or not") {
+  freshFake();
+  Pair pair("moments");
+  uint64_t fence = 0;
+  for (uint64_t i = 0; i < limits::kFenceCountMax; i++) {
+    REQUIRE(pair.a->createFence(&fence).ok());
+    REQUIRE(pair.a->signalFence(fence, 1).ok());
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  for (uint64_t i = 0; i < limits::kFenceCountMax; i++) {
+    REQUIRE(pair.a->createFence(&fence).ok());
+  }
+  CHECK(pair.a->createFence(&fence).status == Status::kLimit);
 }
 
 TEST("agent: still behind its fence at the deadline: failed for good, never posted") {

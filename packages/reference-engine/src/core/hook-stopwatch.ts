@@ -72,6 +72,6 @@ export function timeWorker(inner: EngineWorker, watch: HookStopwatch): EngineWor
     getTransferResults: (ended) => watch.time(() => inner.getTransferResults(ended)),
     getStats: () => watch.time(() => inner.getStats()),
     createFences: () => inner.createFences(),
-    signalFences: (fences) => inner.signalFences(fences),
+    signalFences: (fences, inMs) => inner.signalFences(fences, inMs),
   }
 }

@@ -29,7 +29,8 @@ export interface EngineWorker {
   getTransferResults(ended: ReadonlySet<RequestId>): WorkerOutput
   getStats(): StatsSnapshot | null
   createFences(): RankFences
-  signalFences(fences: RankFences): void
+  /** `inMs` from now, by the agents' own threads. */
+  signalFences(fences: RankFences, inMs: number): void
 }
 
 export class RankGroup implements EngineWorker {
@@ -79,7 +80,9 @@ export class RankGroup implements EngineWorker {
     return this.#ranks.map(({ agent }) => agent.createFence())
   }
 
-  signalFences(fences: RankFences): void {
-    this.#ranks.forEach(({ agent }, rank) => agent.signalFence(fences[rank] as ReadyFence))
+  signalFences(fences: RankFences, inMs: number): void {
+    this.#ranks.forEach(({ agent }, rank) =>
+      agent.signalFence(fences[rank] as ReadyFence, { inMs }),
+    )
   }
 }

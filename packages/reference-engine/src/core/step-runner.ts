@@ -140,8 +140,10 @@ export class StepRunner {
     const result = await work
     const workEndMs = clock.now()
     const modelledEndMs = startMs + modelledMs
+    // As a device's event does: at the forward's end, whether this thread is awake then or not.
+    if (fences !== null)
+      connector?.worker.signalFences(fences, Math.max(0, modelledEndMs - workEndMs))
     await this.#sleepUntil(modelledEndMs)
-    if (fences !== null) connector?.worker.signalFences(fences)
     const timerLateMs = Math.max(0, clock.now() - Math.max(modelledEndMs, workEndMs))
     this.#carriedLateMs = Math.min(timerLateMs, engineLimits.timerLatenessCarriedMsMax)
     const times = {

@@ -67,10 +67,11 @@ export const completions: GroupRuns<'A5'> = {
     const pair = await createPair(context)
     const exchange = { direction: 'read', local: blocks(3, 4, 9), remote: blocks(0, 1, 2) } as const
     const { times } = await context.done(context.postOne(postOf(pair, exchange)))
-    for (const name of ['queuedUs', 'postUs', 'wireUs'] as const) {
+    for (const name of ['queuedUs', 'prepareUs', 'postUs', 'wireUs'] as const) {
       const value = times[name]
       assert.ok(value >= 0 && value < 60_000_000, `${name}: ${value}`)
     }
+    assert.ok(times.prepareUs <= times.postUs, `prepareUs: ${times.prepareUs}`)
     assert.equal(times.bytes, 3 * 256)
     assert.equal(times.descriptorsBeforeMerge, 3)
     assert.equal(times.descriptorsAfterMerge, 2)

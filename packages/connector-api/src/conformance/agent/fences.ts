@@ -1,4 +1,5 @@
 /** A7: posts that wait for a moment. */
+import { limits } from '../../limits.ts'
 import type { FenceHandle } from '../../transfer-agent.ts'
 import type { GroupRuns } from './clause-run.ts'
 import { bytesOf, quietMs } from './context.ts'
@@ -96,5 +97,22 @@ export const fences: GroupRuns<'A7'> = {
     await context.quiet()
     assert.equal(context.recorder.completions.length, 1)
     assertSameBytes(bytesOf(pair.local.memories[0]!), before, 'local memory')
+  },
+  async 'A7.9'(context) {
+    const pair = await createPair(context)
+    const fence = context.createFence()
+    const transfer = context.postOne({ ...smallPost(pair), after: fence })
+    context.agent.signalFence(fence, { inMs: limits.fenceDelayMsMax })
+    await context.quiet()
+    assert.deepEqual(context.recorder.completions, [])
+    context.agent.signalFence(fence, { inMs: quietMs })
+    context.agent.signalFence(fence, { inMs: limits.fenceDelayMsMax })
+    const { times } = await context.done(transfer)
+    assert.ok(times.queuedUs >= 2 * quietMs * 900, `queued for ${times.queuedUs} us`)
+    for (const inMs of [-1, NaN, Infinity, limits.fenceDelayMsMax + 1]) {
+      await assertRefused(`inMs ${inMs}`, ['RangeError'], () =>
+        context.agent.signalFence(context.createFence(), { inMs }),
+      )
+    }
   },
 }

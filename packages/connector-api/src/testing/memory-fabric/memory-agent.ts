@@ -129,6 +129,15 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
     return transfer.handle
   }
 
+  function openFence(handle: FenceHandle): void {
+    const fence = fences.find(handle)
+    if (fence === undefined) return
+    fences.remove(handle)
+    for (const transfer of fence.held) {
+      process.later(core.options.agentDelayMs, () => transfer.start(false))
+    }
+  }
+
   async function closeAgent(deadlineMs: number): Promise<void> {
     let stopWaiting = (): void => {}
     const deadline = new Promise<void>((resolve) => {
@@ -207,13 +216,12 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
       assertUsable()
       return { handle: fences.add({ held: [] }) }
     },
-    signalFence({ handle }) {
-      const fence = fences.find(handle)
-      if (fence === undefined) return
-      fences.remove(handle)
-      for (const transfer of fence.held) {
-        process.later(core.options.agentDelayMs, () => transfer.start(false))
+    signalFence({ handle }, { inMs = 0 } = {}) {
+      if (!(inMs >= 0 && inMs <= limits.fenceDelayMsMax)) {
+        throw new RangeError(`inMs must be from 0 to ${limits.fenceDelayMsMax}, got ${inMs}`)
       }
+      if (inMs === 0) openFence(handle)
+      else core.clock.after(inMs, () => openFence(handle))
     },
     post(posts, options) {
       assertUsable()

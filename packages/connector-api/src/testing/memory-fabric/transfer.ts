@@ -229,6 +229,7 @@ export class Transfer implements Reconsidered {
     const { plan } = this.request
     return {
       queuedUs: ((hasStarted ? this.#startedAt : now) - this.#enqueuedAt) * 1_000,
+      prepareUs: 0,
       postUs: 0,
       wireUs: hasStarted ? (now - this.#startedAt) * 1_000 : 0,
       descriptorsBeforeMerge: plan.descriptorsBeforeMerge,
