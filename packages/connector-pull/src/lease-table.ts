@@ -71,6 +71,15 @@ export class LeaseTable {
     return count
   }
 
+  /** A lease of that life of a consumer is open: its end will be told. */
+  hasReader({ engineId, incarnation }: Consumer): boolean {
+    for (const { state } of this.#records.values()) {
+      const reader = 'reader' in state && state.kind !== 'read' ? state.reader : null
+      if (reader?.engineId === engineId && reader.incarnation === incarnation) return true
+    }
+    return false
+  }
+
   get hasUnreported(): boolean {
     return this.#sent.length > 0
   }

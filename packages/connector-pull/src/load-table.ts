@@ -36,7 +36,7 @@ import type { PeerConnections, PeerKey } from './peer-connections.ts'
 import type { OverdueReads } from './overdue-reads.ts'
 import { PostQueue, type PostQueueOptions } from './post-queue.ts'
 import type { PullCounters } from './pull-counters.ts'
-import { quarantinedBlockCount } from './quarantine.ts'
+import { quarantineChange } from './quarantine.ts'
 import type { LocalCache } from './read-plan.ts'
 import type { ReleaseQueue } from './release-queue.ts'
 
@@ -62,6 +62,7 @@ export class LoadTable {
   readonly #posts: PostQueue
   /** Why nothing is accepted any more; null while open. */
   #stopError: AnyConnectorError | null = null
+  #quarantinedBlockCount = 0
 
   constructor(init: LoadTableOptions) {
     this.#init = init
@@ -74,7 +75,7 @@ export class LoadTable {
 
   /** Blocks that a READ past its deadline may still write into. */
   get quarantinedBlockCount(): number {
-    return quarantinedBlockCount(this.#loads.values())
+    return this.#quarantinedBlockCount
   }
 
   get openReadCount(): number {
@@ -101,13 +102,9 @@ export class LoadTable {
       return
     }
     const record: LoadRecord = {
-      order,
-      loadId,
-      peer: null,
-      bindAtMs: this.#components.clock.now(),
-      handshakeMs: 0,
-      link: null,
-      finish: null,
+      ...{ order, loadId, peer: null, link: null, finish: null },
+      ...{ bindAtMs: this.#components.clock.now(), handshakeMs: 0 },
+      ...{ handedOverAtMs: null, blockedUs: 0 },
       state: { kind: 'connecting' },
     }
     this.#loads.set(order.requestId, record)
@@ -254,6 +251,7 @@ export class LoadTable {
   #dispatch(record: LoadRecord, event: LoadEvent): void {
     const now = this.#components.clock.now()
     const { state, effects } = stepLoad(record.state, event, now, undefined)
+    this.#quarantinedBlockCount += quarantineChange(record, record.state, state)
     record.state = state
     for (const effect of effects) this.#perform(record, effect)
   }
@@ -291,6 +289,8 @@ export class LoadTable {
     this.#init.leases.end(order.requestId)
     this.results.add(reported(order), outcome)
     if (outcome.kind === 'aborted' || state.kind !== 'ended') return
-    this.results.addSample(sampleOf(record, state.times, this.#components.clock.now()))
+    const isInline = this.#init.options.posting === 'inline'
+    const completeAtMs = this.#components.clock.now()
+    this.results.addSample(sampleOf(record, state.times, completeAtMs, isInline))
   }
 }

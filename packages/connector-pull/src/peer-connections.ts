@@ -19,8 +19,9 @@ import {
   limitExceeded,
   peerUnavailable,
   HandshakeBackOff,
+  addressFullError,
   addressOf,
-  protocolLimits,
+  handshakesToStart,
 } from '@kvferry/connector-api/protocol'
 import {
   associationOf,
@@ -132,6 +133,8 @@ export class PeerConnections {
   #connect(key: PeerKey, address: PeerAddress, incarnation: Incarnation): LinkAnswer {
     const recent = this.#backOff.errorOf(key)
     if (recent !== null) return { kind: 'unavailable', error: recent }
+    const full = addressFullError(this.#open, address)
+    if (full !== null) return { kind: 'unavailable', error: full }
     if (this.#records.size >= limits.peerCountMax) {
       const error = limitExceeded('peerCountMax', this.#records.size + 1, limits.peerCountMax)
       return { kind: 'unavailable', error }
@@ -158,12 +161,12 @@ export class PeerConnections {
     return { kind: 'waiting', key }
   }
 
-  /** As many as may run at once, in order of arrival. */
+  get #open(): ConnectionRecord[] {
+    return [...this.#records.values()].filter(({ state }) => isHandshaking(state))
+  }
+
   #startNext(): void {
-    const open = [...this.#records.values()].filter(({ state }) => isHandshaking(state))
-    const free =
-      protocolLimits.handshakesInFlightMax - open.filter((record) => record.isStarted).length
-    for (const record of open.filter(({ isStarted }) => !isStarted).slice(0, Math.max(0, free))) {
+    for (const record of handshakesToStart(this.#open)) {
       record.isStarted = true
       const timeoutMs = this.#timeoutMs(record)
       void this.#run(record, associate(this.#components, record.address, timeoutMs))

@@ -46,6 +46,7 @@ export class ProducerRequests {
   readonly #outbox: MetadataOutbox
   readonly #records = new Map<RequestId, ProducerRecord>()
   #writer: HandoffWriter | null = null
+  #leasedCount = 0
 
   constructor(components: SchedulerComponents, options: PullOptions, outbox: MetadataOutbox) {
     this.#components = components
@@ -69,8 +70,7 @@ export class ProducerRequests {
   }
 
   get hasLeases(): boolean {
-    for (const { state } of this.#records.values()) if (state.kind === 'leased') return true
-    return false
+    return this.#leasedCount > 0
   }
 
   has(requestId: RequestId): boolean {
@@ -121,6 +121,7 @@ export class ProducerRequests {
 
   clear(): void {
     this.#records.clear()
+    this.#leasedCount = 0
   }
 
   #leaseDurationMs({ role }: ProducerRecord): number {
@@ -135,6 +136,8 @@ export class ProducerRequests {
     const now = this.#components.clock.now()
     const leaseDurationMs = this.#leaseDurationMs(record)
     const next = stepProducerRequest(record.state, event, now, { leaseDurationMs })
+    this.#leasedCount +=
+      Number(next.state.kind === 'leased') - Number(record.state.kind === 'leased')
     record.state = next.state
     if (next.state.kind === 'ended') this.#records.delete(requestId)
     for (const effect of next.effects) this.#outbox.push(entryOf(requestId, effect))

@@ -17,6 +17,7 @@ import {
   closed,
   lifeKey,
   type HostStaging,
+  EndWait,
   PeerTokens,
   PollHolds,
   protocolLimits,
@@ -60,9 +61,9 @@ export class ProducerWorker {
   readonly #tokens: PeerTokens
   readonly #holds: PollHolds
   readonly #staged: StagedLeases | null
+  readonly #claimsEnd: EndWait
   #isExpecting = false
   #isClosed = false
-  #wakeShutdown: (() => void) | null = null
 
   constructor(options: ProducerOptions) {
     const { components, counters, leaseDurationMs } = options
@@ -71,8 +72,9 @@ export class ProducerWorker {
     this.#options = options
     this.#staged = options.staging === null ? null : new StagedLeases(options.staging, clock)
     this.#components = components
-    this.#tokens = new PeerTokens(random)
+    this.#tokens = new PeerTokens(random, (peer) => this.#leases.hasReader(peer))
     this.#holds = new PollHolds(clock, onChange)
+    this.#claimsEnd = new EndWait(clock, () => this.#leases.claimedCount === 0)
     this.#leases = new LeaseTable({
       clock,
       metrics,
@@ -133,22 +135,11 @@ export class ProducerWorker {
    * After it nothing is answered, and no timer is left.
    */
   async shutdown(deadlineMs: number): Promise<void> {
-    if (this.#leases.claimedCount > 0) await this.#claimsEnd(deadlineMs)
+    await this.#claimsEnd.wait(deadlineMs)
     this.#isClosed = true
     this.#holds.clear()
     this.#leases.close()
     this.#staged?.close()
-  }
-
-  #claimsEnd(deadlineMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = this.#components.clock.after(deadlineMs, resolve)
-      this.#wakeShutdown = () => {
-        if (this.#leases.claimedCount > 0) return
-        timer.stop()
-        resolve()
-      }
-    })
   }
 
   #onChange(): void {
@@ -159,7 +150,7 @@ export class ProducerWorker {
     }
     this.#components.metrics.set('kv_leases_open', this.#leases.openCount)
     if (this.#leases.hasUnreported) this.#components.requestStep()
-    this.#wakeShutdown?.()
+    this.#claimsEnd.check()
   }
 
   /** Counts what is refused; a ConnectorError goes back to the consumer with its code. */

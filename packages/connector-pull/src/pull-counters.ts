@@ -22,6 +22,7 @@ const names = [
   'messagesRefused',
 ] as const
 
-export type PullCounters = Counters<(typeof names)[number]>
+export type PullCounter = (typeof names)[number]
+export type PullCounters = Counters<PullCounter>
 
 export const createCounters = (): PullCounters => new Counters(names)

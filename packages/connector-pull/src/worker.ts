@@ -13,6 +13,7 @@ import {
   type WorkerOutput,
 } from '@kvferry/connector-api'
 import {
+  ShownCounters,
   factsOf,
   closed,
   HostStaging,
@@ -28,7 +29,7 @@ import { pullLimits } from './limits.ts'
 import { decodeMetadata, type MetadataEntry } from './metadata.ts'
 import type { PullOptions } from './options.ts'
 import { ProducerWorker } from './producer-worker.ts'
-import { createCounters } from './pull-counters.ts'
+import { createCounters, type PullCounter } from './pull-counters.ts'
 import { encodeRankMetadata } from './rank-metadata.ts'
 
 interface Parts {
@@ -45,7 +46,7 @@ export class PullWorker implements ConnectorWorker {
   #registering: Promise<Uint8Array> | null = null
   #parts: Parts | null = null
   #shutdown: Promise<void> | null = null
-  #shownCounters = ''
+  #shown: ShownCounters<PullCounter, 'blocksQuarantined' | 'leasesOpen'> | null = null
   /** Set by `registerKvCaches` with `bufferDevice: host`. */
   #staging: HostStaging | null = null
 
@@ -87,15 +88,11 @@ export class PullWorker implements ConnectorWorker {
     if (this.#parts === null) return null
     const { consumer, producer } = this.#parts
     const loads = consumer.results.takeSamples()
-    const counters = {
-      ...this.#counters.snapshot(),
-      blocksQuarantined: consumer.quarantinedBlockCount,
-      leasesOpen: producer.openLeaseCount,
-    }
-    const shown = JSON.stringify(counters)
-    if (loads.length === 0 && shown === this.#shownCounters) return null
-    this.#shownCounters = shown
-    return { loads, counters }
+    this.#shown ??= new ShownCounters(this.#counters, {
+      blocksQuarantined: () => consumer.quarantinedBlockCount,
+      leasesOpen: () => producer.openLeaseCount,
+    })
+    return this.#shown.statsWith(loads)
   }
 
   shutdown(): Promise<void> {

@@ -108,9 +108,9 @@ test('a handshake that went well ends the row of failures: the next pause is a s
   expect(next.outcome).toBe('loaded')
 })
 
-test('handshakes beyond the bound wait for one that ends, within their own time', async () => {
+test('handshakes beyond an address’s share wait for one that ends, and keep no other address waiting', async () => {
   const pair = await createPair({ d: { options: { handshakeTimeoutMs: 500 } } })
-  const { handshakesInFlightMax } = protocolLimits
+  const { handshakesInFlightMax, handshakesPerAddressMax } = protocolLimits
   let calls = 0
   const connect = pair.d.sideChannel.connect.bind(pair.d.sideChannel)
   pair.d.sideChannel.connect = (address, options) => {
@@ -125,10 +125,15 @@ test('handshakes beyond the bound wait for one that ends, within their own time'
   }
   const last = pair.d.admit('d-last', 30, params)
   pair.d.step()
-  expect(calls).toBe(handshakesInFlightMax)
+  expect(calls).toBe(handshakesPerAddressMax)
+  const other = await Engine.start(pair.world, { engineId: 'p1' })
+  const good = pair.d.admit('d-good', 30, await other.prefill('p1-r0', prompt, 30))
+  pair.d.step()
+  await until(pair.world, () => good.outcome === 'loaded')
+  expect(calls).toBe(handshakesPerAddressMax + 1)
   pair.world.channels.faults.resume(p0)
   await until(pair.world, () => last.outcome === 'loaded')
-  expect(calls).toBe(handshakesInFlightMax + 1)
+  expect(calls).toBe(handshakesInFlightMax + 2)
 })
 
 test('a silent peer fails them at the handshake’s deadline', async () => {

@@ -16,6 +16,7 @@ const later = 1_001 as Instant
 const transfer = 1 as TransferHandle
 const times: TransferTimes = {
   queuedUs: 1,
+  prepareUs: 1,
   postUs: 2,
   wireUs: 3,
   descriptorsBeforeMerge: 4,

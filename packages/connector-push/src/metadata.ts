@@ -26,6 +26,8 @@ export type MetadataEntry =
       readonly transferId: string
       readonly prompt: PromptFacts
     }
+  /** It has blocks, and its first tokens are computed; said only where `computed` does not say it now. */
+  | { readonly kind: 'begin'; readonly requestId: RequestId }
   /** The forward of this step computes its tokens up to `tokenEnd`. */
   | {
       readonly kind: 'computed'
@@ -57,9 +59,10 @@ const kindCodes = {
   load: 8,
   release: 9,
   abort: 10,
+  begin: 11,
 } as const satisfies Record<MetadataEntry['kind'], number>
 
-const bareKinds = ['preempt', 'finish', 'abort-source', 'withdraw'] as const
+const bareKinds = ['begin', 'preempt', 'finish', 'abort-source', 'withdraw'] as const
 const consumerKinds = ['offer', 'load', 'release', 'abort'] as const
 type BareKind = (typeof bareKinds)[number]
 
@@ -71,6 +74,7 @@ export function entrySizeBytes(entry: MetadataEntry): number {
       return base + entryTextSizeBytes(entry.transferId)
     case 'computed':
       return base + 4 * entry.blockIds.length
+    case 'begin':
     case 'preempt':
     case 'finish':
     case 'abort-source':
@@ -106,6 +110,7 @@ function writeEntry(writer: ByteWriter, entry: MetadataEntry): void {
       writer.u32(entry.tokenEnd).u8(entry.isLast ? 1 : 0)
       writer.u32(entry.firstBlock).u32List(entry.blockIds)
       return
+    case 'begin':
     case 'preempt':
     case 'finish':
     case 'abort-source':

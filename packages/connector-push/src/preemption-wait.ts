@@ -4,7 +4,7 @@
  * registration, so wrong bytes stay unused. The last WRITE of a prompt tells the consumer by itself that
  * all is well, so it must end first, however long that takes. Owned by producer-worker.ts.
  */
-import type { RequestId, WorkerComponents } from '@kvferry/connector-api'
+import type { RequestId, Timer, WorkerComponents } from '@kvferry/connector-api'
 import { closed } from '@kvferry/connector-api/protocol'
 import { pushLimits } from './limits.ts'
 import type { PartRecord } from './rendezvous.ts'
@@ -14,6 +14,7 @@ export class PreemptionWait {
   readonly #components: WorkerComponents
   readonly #table: RendezvousTable
   readonly #waits = new Set<() => void>()
+  readonly #timers = new Set<Timer>()
 
   constructor(components: WorkerComponents, table: RendezvousTable) {
     this.#components = components
@@ -32,11 +33,19 @@ export class PreemptionWait {
       const check = (): void => {
         if (this.#table.openPartsOf(requestIds).some(mustEnd)) return
         timer.stop()
+        this.#timers.delete(timer)
         this.#waits.delete(check)
         resolve()
       }
       this.#waits.add(check)
+      this.#timers.add(timer)
     })
+  }
+
+  /** Leaves no timer. What is still waited for is: its blocks are being read. */
+  close(): void {
+    for (const timer of this.#timers) timer.stop()
+    this.#timers.clear()
   }
 
   /** A WRITE has ended. */

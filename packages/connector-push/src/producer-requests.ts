@@ -31,6 +31,8 @@ interface ProducerRecord {
   computedTokenCount: number
   /** Blocks that the worker half was told. */
   toldBlockCount: number
+  /** The worker half was told that it is being computed. */
+  isToldBegun: boolean
   state: ProducerRequestState
 }
 
@@ -40,6 +42,7 @@ export class ProducerRequests {
   readonly #outbox: MetadataOutbox
   readonly #records = new Map<RequestId, ProducerRecord>()
   readonly #transferIds = new Set<string>()
+  #heldCount = 0
 
   constructor(components: SchedulerComponents, isProgressive: boolean, outbox: MetadataOutbox) {
     this.#components = components
@@ -52,8 +55,7 @@ export class ProducerRequests {
   }
 
   get hasHeldBlocks(): boolean {
-    for (const { state } of this.#records.values()) if (state.kind === 'held') return true
-    return false
+    return this.#heldCount > 0
   }
 
   has(requestId: RequestId): boolean {
@@ -70,7 +72,7 @@ export class ProducerRequests {
     const prompt = { tokenCount: promptTokenCount, digest: promptDigest }
     this.#records.set(requestId, {
       ...{ requestId, transferId, prompt, blockIds: [], isUnsupported: false },
-      ...{ computedTokenCount: 0, toldBlockCount: 0 },
+      ...{ computedTokenCount: 0, toldBlockCount: 0, isToldBegun: false },
       state: { kind: 'announced', wasHandedOver: false },
     })
     // At once: a registration for a prefill that nobody has heard of is not kept for long.
@@ -104,7 +106,10 @@ export class ProducerRequests {
       record.blockIds = []
       record.toldBlockCount = 0
       record.computedTokenCount = 0
-      this.#step(record, { kind: 'preempted' })
+      const { isToldBegun } = record
+      record.isToldBegun = false
+      const isTold = this.#step(record, { kind: 'preempted' })
+      if (isToldBegun && !isTold) this.#outbox.push({ kind: 'preempt', requestId })
     }
   }
 
@@ -140,17 +145,24 @@ export class ProducerRequests {
     const isWhole = record.computedTokenCount >= record.prompt.tokenCount
     if (isWhole) this.#step(record, { kind: 'computed-all' })
     else if (this.#isProgressive) this.#step(record, { kind: 'computed-part' })
+    else if (!record.isToldBegun) {
+      record.isToldBegun = true
+      this.#outbox.push({ kind: 'begin', requestId: record.requestId })
+    }
   }
 
-  #step(record: ProducerRecord, event: ProducerRequestEvent): void {
+  /** Whether the worker half is told of it. */
+  #step(record: ProducerRecord, event: ProducerRequestEvent): boolean {
     const now = this.#components.clock.now()
     const { state, effects } = stepProducerRequest(record.state, event, now, undefined)
+    this.#heldCount += Number(state.kind === 'held') - Number(record.state.kind === 'held')
     record.state = state
     if (state.kind === 'ended') {
       this.#records.delete(record.requestId)
       this.#transferIds.delete(record.transferId)
     }
     for (const effect of effects) this.#perform(record, effect)
+    return effects.length > 0
   }
 
   #perform(record: ProducerRecord, effect: ProducerRequestEffect): void {

@@ -9,7 +9,7 @@ import type {
   TransferCompletion,
   WorkerComponents,
 } from '@kvferry/connector-api'
-import { closed, type PeerFacts } from '@kvferry/connector-api/protocol'
+import { EndWait, closed, type PeerFacts } from '@kvferry/connector-api/protocol'
 import {
   ConsumerPeers,
   ProducerAnswers,
@@ -39,8 +39,8 @@ export class ProducerWorker {
   readonly #table: RendezvousTable
   readonly #preemption: PreemptionWait
   readonly #answers: ProducerAnswers
+  readonly #writesEnd: EndWait
   #computed: Computed[] = []
-  #wakeShutdown: (() => void) | null = null
 
   constructor(init: ProducerOptions) {
     const { components, counters, options, facts, cache } = init
@@ -53,6 +53,7 @@ export class ProducerWorker {
       onChange: () => this.#onChange(),
       onWriteEnd: (peer, isDone) => this.#writeEnd(peer, isDone),
     })
+    this.#writesEnd = new EndWait(components.clock, () => this.#table.writes.openCount === 0)
     this.#preemption = new PreemptionWait(components, this.#table)
     this.#peers = new ConsumerPeers({
       ...{ protocol: pushIdentity.name, components, rank },
@@ -63,12 +64,13 @@ export class ProducerWorker {
       ...{ protocol: pushIdentity, components, counters, facts, cache, peers: this.#peers },
       ...{ leaseDurationMs: options.leaseDurationMs, desk: this.#table },
       quarantinedBlockCount: () => this.quarantinedBlockCount,
+      isAtWork: () => this.#table.counts.begunCount > 0 || this.#table.writes.openCount > 0,
     })
   }
 
   /** Requests whose blocks wait for their consumer. */
   get openLeaseCount(): number {
-    return this.#table.heldCount
+    return this.#table.counts.heldCount
   }
 
   get quarantinedBlockCount(): number {
@@ -77,6 +79,11 @@ export class ProducerWorker {
 
   announce({ requestId, transferId, prompt }: Extract<MetadataEntry, { kind: 'announce' }>): void {
     this.#table.announce(requestId, transferId, prompt)
+  }
+
+  /** Its first tokens are computed. */
+  begin(requestId: RequestId): void {
+    this.#table.begin(requestId)
   }
 
   /** Of the step that is about to run; handed over by `save`. */
@@ -119,28 +126,21 @@ export class ProducerWorker {
     this.#table.stop()
   }
 
-  /** Gives up what is not on its way, and waits for the rest up to `deadlineMs`. Leaves no timer. */
+  /**
+   * Gives up what is not on its way, and waits for the rest and for the agent, up to `deadlineMs` each.
+   * Leaves no timer.
+   */
   async shutdown(deadlineMs: number): Promise<void> {
     this.#answers.stop()
     this.#table.stop()
-    if (this.#table.writes.openCount > 0) await this.#writesEnd(deadlineMs)
-    await this.#peers.close()
+    await this.#writesEnd.wait(deadlineMs)
+    this.#preemption.close()
+    await this.#peers.close(deadlineMs)
     this.#table.close()
   }
 
-  #writesEnd(deadlineMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = this.#components.clock.after(deadlineMs, resolve)
-      this.#wakeShutdown = () => {
-        if (this.#table.writes.openCount > 0) return
-        timer.stop()
-        resolve()
-      }
-    })
-  }
-
   #onChange(): void {
-    this.#components.metrics.set('kv_leases_open', this.#table.heldCount)
+    this.#components.metrics.set('kv_leases_open', this.#table.counts.heldCount)
     if (this.#table.hasUnreported) this.#components.requestStep()
   }
 
@@ -148,6 +148,6 @@ export class ProducerWorker {
     if (isDone) this.#peers.wired(peer)
     this.#peers.checkIdle(peer)
     this.#preemption.check()
-    this.#wakeShutdown?.()
+    this.#writesEnd.check()
   }
 }

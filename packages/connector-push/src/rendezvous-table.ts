@@ -39,7 +39,8 @@ import {
   type Rendezvous,
   type SourceRecord,
 } from './rendezvous.ts'
-import { isHeld, stepSource, type SourceEffect, type SourceEvent } from './source-state.ts'
+import { SourceCounts } from './source-counts.ts'
+import { stepSource, type SourceEffect, type SourceEvent } from './source-state.ts'
 
 export interface RendezvousTableOptions extends Omit<WriteTableOptions<PartRecord>, 'onPartEnd'> {
   readonly facts: PeerFacts
@@ -53,12 +54,12 @@ type Computed = Extract<MetadataEntry, { kind: 'computed' }>
 
 export class RendezvousTable {
   readonly writes: WriteTable<PartRecord>
+  readonly counts = new SourceCounts()
   readonly #init: RendezvousTableOptions
   readonly #book: RendezvousBook
   readonly #watch: RegistrationWatch
   /** Of the requests that the engine has not got back. */
   readonly #sources = new Map<RequestId, Rendezvous>()
-  #heldCount = 0
   #isClosed = false
   #sent: RequestId[] = []
 
@@ -72,11 +73,6 @@ export class RendezvousTable {
       ...{ clock, leaseDurationMs },
       dispatch: (part, event) => this.writes.dispatch(part, event),
     })
-  }
-
-  /** Requests whose blocks the engine keeps for a consumer. */
-  get heldCount(): number {
-    return this.#heldCount
   }
 
   get hasUnreported(): boolean {
@@ -94,7 +90,7 @@ export class RendezvousTable {
     meeting.over = null
     meeting.retention?.stop()
     meeting.source = {
-      ...{ requestId, prompt, blockIds: [], tokenEnd: 0, isComplete: false },
+      ...{ requestId, prompt, blockIds: [], tokenEnd: 0, isComplete: false, isBegun: false },
       ...{ fence: null, timer: null, state: { kind: 'computing' } },
     }
     this.#sources.set(requestId, meeting)
@@ -114,11 +110,18 @@ export class RendezvousTable {
       source.blockIds = [...source.blockIds.slice(0, firstBlock), ...blockIds]
       source.tokenEnd = tokenEnd
       source.isComplete = isLast
+      this.counts.setBegun(source, true)
       source.fence = fence
       if (isLast) this.#dispatch(meeting, { kind: 'compute-end' })
       for (const part of meeting.parts.values()) this.writes.advance(part)
     }
     this.writes.flush()
+  }
+
+  /** The engine has given it blocks. */
+  begin(requestId: RequestId): void {
+    const source = this.#sources.get(requestId)?.source
+    if (source) this.counts.setBegun(source, true)
   }
 
   /** What happened to a request on this engine. */
@@ -143,7 +146,7 @@ export class RendezvousTable {
     if (meeting.parts.has(rank)) return null
     const part: PartRecord = {
       ...{ transfer: meeting, registration, peer, waiters: new Set() },
-      ...{ times: null, postedAtMs: 0 },
+      ...{ times: null, postedAtMs: 0, lastWrites: [] },
       ...{ state: { kind: 'waiting' }, writtenEnd: registration.firstToken, silence: null },
     }
     noteConsumer(meeting, this.#init.facts, this.#init.rank, peer.facts)
@@ -185,7 +188,7 @@ export class RendezvousTable {
     const part = meeting.parts.get(peer.rank)
     if (part === undefined) return meeting.source?.state.kind === 'held' ? 'held' : 'unknown'
     if (part.peer !== peer || !isOpen(part)) return 'unknown'
-    this.#watch.listenFor(part)
+    if (!this.#isClosed) this.#watch.listenFor(part)
     return 'registered'
   }
 
@@ -210,7 +213,7 @@ export class RendezvousTable {
     this.writes.close()
     this.#book.close()
     this.#sources.clear()
-    this.#heldCount = 0
+    this.counts.clear()
   }
 
   #refusal(registration: Registration, peer: ConsumerPeer): AnyConnectorError | null {
@@ -246,8 +249,7 @@ export class RendezvousTable {
     const context = sourceContext(meeting, this.#init.leaseDurationMs)
     const now = this.#init.components.clock.now()
     const { state, effects } = stepSource(source.state, event, now, context)
-    this.#heldCount += Number(isHeld(state)) - Number(isHeld(source.state))
-    source.state = state
+    this.counts.setState(source, state)
     if (state.kind === 'ended') this.#sourceEnd(meeting, source)
     for (const effect of effects) this.#perform(meeting, source, effect)
     this.#init.onChange()
@@ -262,6 +264,7 @@ export class RendezvousTable {
         return
       case 'preempt-parts':
         Object.assign(source, { blockIds: [], tokenEnd: 0, isComplete: false, fence: null })
+        this.counts.setBegun(source, false)
         for (const part of [...meeting.parts.values()]) this.writes.preempt(part)
         return
       case 'arm':

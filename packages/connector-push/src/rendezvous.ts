@@ -29,6 +29,8 @@ export interface SourceRecord extends WriteSource {
   /** Tokens whose KV is there once `fence` is signalled. */
   tokenEnd: number
   isComplete: boolean
+  /** The engine has given it blocks, and computes. */
+  isBegun: boolean
   fence: ReadyFence | null
   timer: Timer | null
   state: SourceState

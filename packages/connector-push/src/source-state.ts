@@ -9,7 +9,13 @@ import {
   type AnyConnectorError,
   type Instant,
 } from '@kvferry/connector-api'
-import { checked, refuse, type Step, type TransitionTable } from '@kvferry/connector-api/protocol'
+import {
+  checked,
+  closed,
+  refuse,
+  type Step,
+  type TransitionTable,
+} from '@kvferry/connector-api/protocol'
 
 export type SourceState =
   /** Its prompt is being computed. */
@@ -64,6 +70,8 @@ export const sourceTransitions: TransitionTable<Kind, SourceEvent['kind']> = {
   computing: {
     'compute-end': ['computed'],
     preempt: ['computing'],
+    // Of an engine that never said what its forward computed: there is no KV to give.
+    finish: ['draining', 'ended'],
     abort: ['draining', 'ended'],
     withdraw: ['ended'],
     renew: ['computing'],
@@ -136,15 +144,13 @@ function stepUnfinished(
     case 'preempt':
       return stay({ kind: 'computing' }, { kind: 'preempt-parts' })
     case 'finish': {
+      if (state.kind === 'computing') return giveUp(closed('prefill'), context)
       if (isServed(context)) return reportEnd()
       const deadline = instantPlus(now, context.leaseDurationMs)
       return stay({ kind: 'held', deadline }, { kind: 'arm', at: deadline })
     }
     case 'abort':
-      // Its parts end one by one, some of them at once: each is a `part-end`.
-      return context.openCount === 0
-        ? reportEnd()
-        : stay({ kind: 'draining' }, { kind: 'fail-parts', error: event.error })
+      return giveUp(event.error, context)
     case 'withdraw':
       return stay({ kind: 'ended' }, { kind: 'fail-parts', error: event.error })
     case 'part-end':
@@ -156,6 +162,10 @@ function stepUnfinished(
       return assertNever(event)
   }
 }
+
+/** Its parts end one by one, some of them at once: each is a `part-end`. */
+const giveUp = (error: AnyConnectorError, { openCount }: SourceContext): SourceStep =>
+  openCount === 0 ? reportEnd() : stay({ kind: 'draining' }, { kind: 'fail-parts', error })
 
 function stepHeld(
   state: Extract<SourceState, { kind: 'held' }>,

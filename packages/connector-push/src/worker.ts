@@ -14,12 +14,17 @@ import {
   type WorkerOutput,
 } from '@kvferry/connector-api'
 import {
+  ShownCounters,
   WorkerLife,
   factsOf,
   protocolLimits,
   type KvRegistration,
 } from '@kvferry/connector-api/protocol'
-import { BlockFinisher, ConsumerWorker } from '@kvferry/connector-api/remote-writes'
+import {
+  BlockFinisher,
+  ConsumerWorker,
+  type WriteCounter,
+} from '@kvferry/connector-api/remote-writes'
 import { pushIdentity } from './identity.ts'
 import { decodeMetadata, type MetadataEntry } from './metadata.ts'
 import type { PushOptions } from './options.ts'
@@ -29,6 +34,7 @@ import { createCounters } from './push-counters.ts'
 interface Parts {
   readonly consumer: ConsumerWorker
   readonly producer: ProducerWorker
+  readonly shown: ShownCounters<WriteCounter, 'blocksQuarantined' | 'leasesOpen'>
 }
 
 export class PushWorker implements ConnectorWorker {
@@ -86,13 +92,7 @@ export class PushWorker implements ConnectorWorker {
   /** Counters are totals since the start. Null when nothing changed since the last call. */
   getStats(): StatsSnapshot | null {
     const { parts } = this.#life
-    if (parts === null) return null
-    const { consumer, producer } = parts
-    return this.#life.statsOf(consumer.results.takeSamples(), {
-      ...this.#counters.snapshot(),
-      blocksQuarantined: consumer.quarantinedBlockCount + producer.quarantinedBlockCount,
-      leasesOpen: producer.openLeaseCount,
-    })
+    return parts === null ? null : parts.shown.statsWith(parts.consumer.results.takeSamples())
   }
 
   shutdown(): Promise<void> {
@@ -123,7 +123,11 @@ export class PushWorker implements ConnectorWorker {
       blockTable: agent.exportBlockTable(table),
     })
     const producer = new ProducerWorker({ ...common, cache: { caches, table, rank, tpSize } })
-    return { consumer, producer }
+    const shown = new ShownCounters(this.#counters, {
+      blocksQuarantined: () => consumer.quarantinedBlockCount + producer.quarantinedBlockCount,
+      leasesOpen: () => producer.openLeaseCount,
+    })
+    return { consumer, producer, shown }
   }
 }
 
@@ -138,6 +142,8 @@ function apply(entry: MetadataEntry, { consumer, producer }: Parts): void {
   switch (entry.kind) {
     case 'announce':
       return producer.announce(entry)
+    case 'begin':
+      return producer.begin(entry.requestId)
     case 'computed':
       return producer.computed(entry)
     case 'preempt':

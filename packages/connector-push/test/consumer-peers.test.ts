@@ -5,6 +5,7 @@ import {
   type PeerHandle,
   type WorkerComponents,
 } from '@kvferry/connector-api'
+import { createSimClock } from '@kvferry/connector-api/testing'
 import { expect, test } from 'vitest'
 import {
   ConsumerPeers,
@@ -23,16 +24,22 @@ const request = (token: number): HandshakeRequest => ({
   token: Uint8Array.of(token),
 })
 
-function createPeers() {
+function createPeers(removes: () => Promise<void> = async () => {}) {
+  const clock = createSimClock()
+  const warned: string[] = []
   const gone: ConsumerPeer[] = []
   const removed: PeerHandle[] = []
   const agent = {
     addPeer: async () => 1,
     importBlockTable: () => 2,
     describeBlockTable: () => ({ blockCount: 8 }),
-    removePeer: async (handle: PeerHandle) => void removed.push(handle),
+    removePeer: (handle: PeerHandle) => {
+      removed.push(handle)
+      return removes()
+    },
   }
-  const components = { agent, sideChannel: { onAssociationEnd() {} } }
+  const logger = { warn: (message: string) => warned.push(message) }
+  const components = { agent, clock, logger, sideChannel: { onAssociationEnd() {} } }
   const peers = new ConsumerPeers({
     components: components as unknown as WorkerComponents,
     protocol: 'push',
@@ -40,7 +47,7 @@ function createPeers() {
     onGone: (one) => gone.push(one),
     hasOpenWrites: () => false,
   })
-  return { peers, gone, removed }
+  return { peers, gone, removed, clock, warned }
 }
 
 test('a consumer that shakes hands again may have another token: WRITEs carry that one', async () => {
@@ -58,8 +65,21 @@ test('a known consumer whose new association has ended in its turn is gone', asy
   const introduced = peers.introduce(request(1), second)
   second.isOpen = false
   await introduced
-  await peers.close()
+  await peers.close(1_000)
   expect(gone).toEqual([known])
   expect(removed).toEqual([1])
   expect(peers.of(peer, 0)).toBe(null)
+})
+
+test('an agent that does not remove its peers holds up the shutdown up to its deadline, and no timer is left', async () => {
+  const { peers, clock, warned } = createPeers(() => new Promise(() => {}))
+  await peers.introduce(request(1), open())
+  let isClosed = false
+  void peers.close(1_000).then(() => (isClosed = true))
+  await clock.advance(999)
+  expect(isClosed).toBe(false)
+  await clock.advance(1)
+  expect(isClosed).toBe(true)
+  expect(warned).toHaveLength(1)
+  expect(clock.pendingCount).toBe(0)
 })

@@ -38,6 +38,7 @@ const events: Record<string, RegistrationEvent> = {
   'producer-fail': { kind: 'producer-fail', error },
   withdraw: { kind: 'withdraw', reason: error },
   'withdraw-end': { kind: 'withdraw-end' },
+  'withdraw-pending': { kind: 'withdraw-pending' },
   'writer-end': { kind: 'writer-end' },
 }
 const nothing = (state: string) =>
@@ -63,18 +64,20 @@ testMachine('registration', {
       'link-fail': 'failed:',
       withdraw: 'failed: release',
     },
-    registering: { ...open, accept: 'registered:', refuse: 'failed:' },
+    registering: { ...open, accept: 'registered:', refuse: 'failed: release' },
     registered: open,
     withdrawing: {
       ...ends,
       accept: 'withdrawing:',
       withdraw: 'withdrawing:',
+      'withdraw-pending': 'withdrawing: withdraw-later',
       silence: 'doubtful: withdraw-later',
     },
     doubtful: {
       ...ends,
       accept: 'doubtful:',
       withdraw: 'doubtful:',
+      'withdraw-pending': 'withdrawing: withdraw-later',
       silence: 'doubtful: withdraw-later',
     },
     written: nothing('written'),

@@ -45,7 +45,7 @@ const circumstances: Readonly<
     context: context(0, 0, null),
     expected: {
       computed: { finish: 'held: arm-1500', abort: 'ended: report-sent' },
-      computing: { abort: 'ended: report-sent' },
+      computing: { finish: 'ended: report-sent', abort: 'ended: report-sent' },
       held: { renew: 'held:', 'part-end': 'held:', timer: 'held: arm-1200' },
       // Too late: its timer is about to ring.
       'held, over': {
@@ -60,7 +60,7 @@ const circumstances: Readonly<
     context: context(1, 1, 2),
     expected: {
       computed: { finish: 'held: arm-1500', abort: 'draining: fail-parts' },
-      computing: { abort: 'draining: fail-parts' },
+      computing: { finish: 'draining: fail-parts', abort: 'draining: fail-parts' },
       held: { renew: 'held:', 'part-end': 'held:', timer: 'held: arm-1200' },
       'held, over': { renew: 'held:', 'part-end': 'held:', timer: 'held: arm-1500' },
       draining: { renew: 'draining:', 'part-end': 'draining:' },
@@ -70,7 +70,7 @@ const circumstances: Readonly<
     context: context(0, 2, 2),
     expected: {
       computed: { finish: 'ended: report-sent', abort: 'ended: report-sent' },
-      computing: { abort: 'ended: report-sent' },
+      computing: { finish: 'ended: report-sent', abort: 'ended: report-sent' },
       held: { renew: 'held:', 'part-end': 'ended: report-sent', timer: 'held: arm-1200' },
       'held, over': {
         renew: 'held:',

@@ -4,7 +4,7 @@
  * engine's thread, and moves no byte itself.
  */
 import { limits, type TransferCompletion, type WorkerComponents } from '@kvferry/connector-api'
-import type { PeerFacts } from '@kvferry/connector-api/protocol'
+import { EndWait, type PeerFacts } from '@kvferry/connector-api/protocol'
 import {
   ConsumerPeers,
   ProducerAnswers,
@@ -29,7 +29,7 @@ export class ProducerWorker {
   readonly #components: WorkerComponents
   readonly #peers: ConsumerPeers
   readonly #answers: ProducerAnswers
-  #wakeShutdown: (() => void) | null = null
+  readonly #ticketsEnd: EndWait
 
   constructor({ components, counters, options, facts, cache }: ProducerOptions) {
     const protocol = xavierIdentity
@@ -50,7 +50,9 @@ export class ProducerWorker {
       // How often claims are renewed: a silent producer is noticed long before a claim ends.
       leaseDurationMs: Math.min(limits.leaseDurationMs, options.unclaimedTicketMs),
       quarantinedBlockCount: () => this.quarantinedBlockCount,
+      isAtWork: () => this.tickets.writes.openCount > 0,
     })
+    this.#ticketsEnd = new EndWait(components.clock, () => this.tickets.heldCount === 0)
   }
 
   get quarantinedBlockCount(): number {
@@ -70,26 +72,15 @@ export class ProducerWorker {
   async shutdown(deadlineMs: number): Promise<void> {
     this.#answers.stop()
     this.tickets.stop()
-    if (this.tickets.heldCount > 0) await this.#ticketsEnd(deadlineMs)
-    await this.#peers.close()
+    await this.#ticketsEnd.wait(deadlineMs)
+    await this.#peers.close(deadlineMs)
     this.tickets.close()
-  }
-
-  #ticketsEnd(deadlineMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = this.#components.clock.after(deadlineMs, resolve)
-      this.#wakeShutdown = () => {
-        if (this.tickets.heldCount > 0) return
-        timer.stop()
-        resolve()
-      }
-    })
   }
 
   #onChange(): void {
     this.#components.metrics.set('kv_leases_open', this.tickets.heldCount)
     if (this.tickets.hasUnreported) this.#components.requestStep()
-    this.#wakeShutdown?.()
+    this.#ticketsEnd.check()
   }
 
   #writeEnd(peer: ConsumerPeer, isDone: boolean): void {

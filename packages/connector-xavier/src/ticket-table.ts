@@ -144,7 +144,7 @@ export class TicketTable implements TransferDesk {
     const part: TicketPart = {
       ...{ transfer: record, registration, peer, silence: null, waiters: new Set() },
       ...{ state: { kind: 'waiting' }, writtenEnd: registration.firstToken },
-      ...{ times: null, postedAtMs: 0 },
+      ...{ times: null, postedAtMs: 0, lastWrites: [] },
     }
     record.part = part
     this.#dispatch(record, { kind: 'read-start', claimant: peer.identity })

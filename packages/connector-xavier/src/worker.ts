@@ -13,6 +13,7 @@ import type {
   WorkerOutput,
 } from '@kvferry/connector-api'
 import {
+  ShownCounters,
   WorkerLife,
   factsOf,
   protocolLimits,
@@ -24,11 +25,12 @@ import { decodeMetadata, type MetadataEntry } from './metadata.ts'
 import type { XavierOptions } from './options.ts'
 import { ProducerWorker } from './producer-worker.ts'
 import { encodeRankMetadata } from './rank-metadata.ts'
-import { createCounters } from './xavier-counters.ts'
+import { createCounters, type XavierCounter } from './xavier-counters.ts'
 
 interface Parts {
   readonly consumer: ConsumerWorker
   readonly producer: ProducerWorker
+  readonly shown: ShownCounters<XavierCounter, 'blocksQuarantined' | 'leasesOpen'>
 }
 
 export class XavierWorker implements ConnectorWorker {
@@ -81,13 +83,7 @@ export class XavierWorker implements ConnectorWorker {
   /** Counters are totals since the start. Null when nothing changed since the last call. */
   getStats(): StatsSnapshot | null {
     const { parts } = this.#life
-    if (parts === null) return null
-    const { consumer, producer } = parts
-    return this.#life.statsOf(consumer.results.takeSamples(), {
-      ...this.#counters.snapshot(),
-      blocksQuarantined: consumer.quarantinedBlockCount + producer.quarantinedBlockCount,
-      leasesOpen: producer.tickets.heldCount,
-    })
+    return parts === null ? null : parts.shown.statsWith(parts.consumer.results.takeSamples())
   }
 
   shutdown(): Promise<void> {
@@ -111,7 +107,11 @@ export class XavierWorker implements ConnectorWorker {
       blockTable: agent.exportBlockTable(table),
     })
     const producer = new ProducerWorker({ ...common, cache: { caches, table, rank, tpSize } })
-    return { consumer, producer }
+    const shown = new ShownCounters(this.#counters, {
+      blocksQuarantined: () => consumer.quarantinedBlockCount + producer.quarantinedBlockCount,
+      leasesOpen: () => producer.tickets.heldCount,
+    })
+    return { consumer, producer, shown }
   }
 }
 

@@ -12,7 +12,8 @@ const names = [
   'claimsRefused',
 ] as const
 
-export type XavierCounters = Counters<(typeof names)[number]>
+export type XavierCounter = (typeof names)[number]
+export type XavierCounters = Counters<XavierCounter>
 
 export const createCounters = (): XavierCounters => new Counters(names)
 

@@ -68,6 +68,35 @@ describe('a released handoff', () => {
   })
 })
 
+describe('a transfer (push) that no decode engine took on', () => {
+  it('is released under its id, and so are the prefill engine’s blocks, long before its lease ends', async () => {
+    const pushing = await startPair({ connector: 'push' })
+    try {
+      const held = async () => (await statsOf(pushing.prefill)).blocks.leased
+      const kv_transfer_params = { do_remote_decode: true, transfer_id: 'x-1' }
+      await complete(pushing.prefill, {
+        prompt: 'x'.repeat(100),
+        max_tokens: 1,
+        kv_transfer_params,
+      })
+      expect(await held()).toBe(7)
+      const peer = (await (await fetch(`${pushing.prefill.url}/kvferry/v1/peer`)).json()) as {
+        sideChannel: { host: string; port: number }
+      }
+      const told = {
+        ...{ do_remote_prefill: true, transfer_id: 'x-1', tp_size: 1, remote_engine_id: 'p0' },
+        ...{ remote_host: peer.sideChannel.host, remote_port: peer.sideChannel.port },
+        remote_request_id: 'r',
+      }
+      const answer = await release(pushing.decode.url, { kv_transfer_params: told })
+      expect(answer.status).toBe(202)
+      await expect.poll(held).toBe(0)
+    } finally {
+      await pushing.close()
+    }
+  })
+})
+
 describe('what is no handoff', () => {
   it.each([
     ['no object', 5, 'body'],

@@ -36,6 +36,8 @@ export class PairedLegs {
   readonly #context: DispatchContext
   readonly #pair: Pair
   readonly #transferId: string
+  /** What D is told. */
+  readonly #params: KvTransferParams
   readonly #prefill: DispatchContext
   readonly #decode: DispatchContext
   readonly #prefilling: Promise<PrefillResult>
@@ -49,11 +51,11 @@ export class PairedLegs {
     this.#transferId = newTransferId(random)
     this.#prefill = { ...context, scope: scope.branch() }
     this.#decode = { ...context, scope: scope.branch() }
-    const params = pushParams(pair.peer, scope.requestId, this.#transferId)
+    this.#params = pushParams(pair.peer, scope.requestId, this.#transferId)
     this.#prefilling = askPrefill(this.#prefill, this.#transferId, (call) =>
       sendTo(this.#prefill, pair.prefill, call),
     )
-    this.#decoding = askDecode(this.#decode, params, (call) =>
+    this.#decoding = askDecode(this.#decode, this.#params, (call) =>
       sendTo(this.#decode, pair.decode, call),
     )
   }
@@ -101,8 +103,11 @@ export class PairedLegs {
 
   /** P is done and would wait for a D that never had the request. One that had it tells P itself. */
   #giveBack(prefilled: PrefillResult): void {
-    if (prefilled.kind === 'refused' || prefilled.handoff === null) return
-    const handoff: KvTransferParams = { ...prefilled.handoff, transfer_id: this.#transferId }
+    if (prefilled.kind === 'refused') return
+    const handoff: KvTransferParams =
+      prefilled.handoff === null
+        ? this.#params
+        : { ...prefilled.handoff, transfer_id: this.#transferId }
     this.#context.releases.release(this.#context, this.#pair.peer, handoff)
   }
 

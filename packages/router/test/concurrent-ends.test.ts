@@ -130,6 +130,26 @@ describe('blocks that P keeps for a D that took nothing', () => {
     })
   })
 
+  it('are given back under what D was told, where P hands nothing over', async () => {
+    const decode = held()
+    const { router, d } = await setupPush({
+      prefill: (_request, response) =>
+        sendJson(response, 200, { choices: [{ text: 'x' }], kv_transfer_params: null }),
+      decode: decode.behaviour,
+    })
+    const answer = open(router.url, prompt).read()
+    await eventually(() => decode.open.length === 1)
+    await loopTurns()
+    const { body } = decode.open[0]!.request
+    d.behaviour = (_request, response) => sendJson(response, 202, {})
+    sendJson(decode.open[0]!.response, 400, { error: { message: 'no' } })
+    expect((await answer).status).toBe(400)
+    await eventually(() => d.received.length === 2)
+    const { kv_transfer_params: told } = body as Record<string, unknown>
+    expect(told).toMatchObject({ do_remote_prefill: true, transfer_id: expect.any(String) })
+    expect(d.received[1]!.body).toEqual({ kv_transfer_params: told })
+  })
+
   it('are left to a D that had the request', async () => {
     const { router, d } = await setupPush({
       decode: (_request, response) => void setTimeout(() => response.destroy(), 30),

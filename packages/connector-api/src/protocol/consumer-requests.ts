@@ -38,6 +38,7 @@ export class ConsumerRequests {
   readonly #components: SchedulerComponents
   readonly #outbox: ConsumerOutbox
   readonly #states = new Map<RequestId, ConsumerRequestState>()
+  #abortingCount = 0
 
   constructor(components: SchedulerComponents, outbox: ConsumerOutbox) {
     this.#components = components
@@ -49,8 +50,7 @@ export class ConsumerRequests {
   }
 
   get isAborting(): boolean {
-    for (const { kind } of this.#states.values()) if (kind === 'aborting') return true
-    return false
+    return this.#abortingCount > 0
   }
 
   has(requestId: RequestId): boolean {
@@ -100,6 +100,7 @@ export class ConsumerRequests {
 
   clear(): void {
     this.#states.clear()
+    this.#abortingCount = 0
   }
 
   /** Unknown ids are ignored: most requests come without params. */
@@ -107,6 +108,8 @@ export class ConsumerRequests {
     const state = this.#states.get(requestId)
     if (state === undefined) return
     const next = stepConsumerRequest(state, event, this.#components.clock.now(), undefined)
+    this.#abortingCount +=
+      Number(next.state.kind === 'aborting') - Number(state.kind === 'aborting')
     if (next.state.kind === 'ended') this.#states.delete(requestId)
     else this.#states.set(requestId, next.state)
     for (const effect of next.effects) this.#outbox.push(entryOf(requestId, effect))

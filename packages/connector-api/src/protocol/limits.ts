@@ -11,6 +11,10 @@ export const protocolLimits = {
   factSizeBytesMax: 1_024,
   /** Handshakes under way at once; further ones wait within their own time. */
   handshakesInFlightMax: 32,
+  /** Of these with one address: eight that take connections and say nothing leave room for no others. */
+  handshakesPerAddressMax: 4,
+  /** Handshakes with one address that run or wait: one with each TP rank. */
+  handshakesWaitingPerAddressMax: 64,
   /** Pause after a failed handshake, before its half is taken off at random. */
   handshakeBackOffMinMs: 200,
   /** The longest pause: a peer that comes back is found again within it. */
@@ -41,6 +45,11 @@ export const protocolLimits = {
   tokenSizeBytes: 16,
 } as const
 
+assert(
+  protocolLimits.handshakesWaitingPerAddressMax >= protocolLimits.tpSizeMax &&
+    protocolLimits.handshakesWaitingPerAddressMax < limits.peerCountMax,
+  'one address may hold all peers, or not the ranks of one engine',
+)
 assert(
   limits.idSizeBytesMax + 2 <= protocolLimits.heartbeatSizeBytesMax &&
     protocolLimits.heartbeatSizeBytesMax < limits.frameSizeBytesMax,

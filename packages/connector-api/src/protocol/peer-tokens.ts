@@ -5,6 +5,7 @@
  */
 import { timingSafeEqual } from 'node:crypto'
 import { limits, type EngineId, type PeerIdentity, type Random } from '../index.ts'
+import { limitExceeded } from './failures.ts'
 import { protocolLimits } from './limits.ts'
 
 interface TokenRecord {
@@ -14,22 +15,25 @@ interface TokenRecord {
 
 export class PeerTokens {
   readonly #random: Random
-  /** In order of last handshake, so that the bound forgets who has been silent longest. */
+  readonly #isNeeded: (identity: PeerIdentity) => boolean
+  /** In order of last use, so that the bound forgets who has been silent longest. */
   readonly #records = new Map<EngineId, TokenRecord>()
 
-  constructor(random: Random) {
+  /** `isNeeded`: a notification of that peer may still come. Asked only when the table is full. */
+  constructor(random: Random, isNeeded: (identity: PeerIdentity) => boolean) {
     this.#random = random
+    this.#isNeeded = isNeeded
   }
 
-  /** The token of this identity, the same at every handshake. */
+  /**
+   * The token of this identity, the same at every handshake.
+   * @throws ConnectorError ERR_KV_LIMIT when the table is full of peers that are needed.
+   */
   issue(identity: PeerIdentity): Uint8Array {
     const { engineId, incarnation } = identity
     const known = this.#records.get(engineId)
+    if (known === undefined) this.#makeRoom()
     this.#records.delete(engineId)
-    if (this.#records.size >= limits.peerCountMax) {
-      const [oldest] = this.#records.keys()
-      this.#records.delete(oldest!)
-    }
     const record =
       known?.identity.incarnation === incarnation
         ? known
@@ -40,10 +44,24 @@ export class PeerTokens {
 
   /** Whose token it is, or null. Each comparison takes the same time whatever the bytes. */
   identify(token: Uint8Array): PeerIdentity | null {
-    let found: PeerIdentity | null = null
+    let found: TokenRecord | null = null
     for (const record of this.#records.values()) {
-      if (timingSafeEqual(record.token, token)) found = record.identity
+      if (timingSafeEqual(record.token, token)) found = record
     }
-    return found
+    if (found === null) return null
+    const { identity } = found as TokenRecord
+    this.#records.delete(identity.engineId)
+    this.#records.set(identity.engineId, found)
+    return identity
+  }
+
+  #makeRoom(): void {
+    if (this.#records.size < limits.peerCountMax) return
+    for (const { identity } of this.#records.values()) {
+      if (this.#isNeeded(identity)) continue
+      this.#records.delete(identity.engineId)
+      return
+    }
+    throw limitExceeded('peerCountMax', this.#records.size + 1, limits.peerCountMax)
   }
 }

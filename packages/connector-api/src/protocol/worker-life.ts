@@ -3,13 +3,7 @@
  * are. It starts nothing before the caches are known, leaves nothing registered when a start fails, and
  * closes once.
  */
-import type {
-  AgentListener,
-  KvCacheLayout,
-  LoadSample,
-  StatsSnapshot,
-  WorkerComponents,
-} from '../index.ts'
+import type { AgentListener, KvCacheLayout, WorkerComponents } from '../index.ts'
 import { closed } from './failures.ts'
 import { deregisterCaches, registerCaches, type KvRegistration } from './kv-registration.ts'
 
@@ -31,7 +25,6 @@ export class WorkerLife<Parts> {
   #registration: KvRegistration | null = null
   #parts: Parts | null = null
   #shutdown: Promise<void> | null = null
-  #shownCounters = ''
 
   constructor(init: WorkerLifeOptions<Parts>) {
     this.#init = init
@@ -53,17 +46,6 @@ export class WorkerLife<Parts> {
     if (this.#registering !== null) throw new TypeError('registerKvCaches is called once')
     this.#registering = this.#register(caches)
     return this.#registering
-  }
-
-  /** `counters` are totals since the start. Null when nothing changed since the last call. */
-  statsOf(
-    loads: readonly LoadSample[],
-    counters: Readonly<Record<string, number>>,
-  ): StatsSnapshot | null {
-    const shown = JSON.stringify(counters)
-    if (loads.length === 0 && shown === this.#shownCounters) return null
-    this.#shownCounters = shown
-    return { loads, counters }
   }
 
   /** Idempotent. */

@@ -11,7 +11,7 @@ import {
   type PeerIdentity,
   type WorkerComponents,
 } from '../index.ts'
-import { asConnectorError, type PeerFacts } from '../protocol/index.ts'
+import { asConnectorError, within, type PeerFacts } from '../protocol/index.ts'
 import type { HandshakeRequest } from './handshake-messages.ts'
 import { encodeSpeaker, kindOf } from './messages.ts'
 
@@ -92,12 +92,15 @@ export class ConsumerPeers {
     void this.#inTurn(key, () => this.#remove(peer))
   }
 
-  /** Removes every peer, whatever is open. */
-  async close(): Promise<void> {
+  /** Removes every peer, whatever is open; an agent that does not answer is waited for up to `deadlineMs`. */
+  async close(deadlineMs: number): Promise<void> {
     const peers = [...this.#peers.entries()]
     this.#peers.clear()
     for (const [key, peer] of peers) void this.#inTurn(key, () => this.#remove(peer))
-    await Promise.allSettled(this.#works.values())
+    const { clock, logger } = this.#components
+    const removed = Promise.all(this.#works.values())
+    if (await within(clock, deadlineMs, removed)) return
+    logger.warn('peers are not removed: the agent does not answer', { peers: peers.length })
   }
 
   async #introduce(

@@ -14,6 +14,7 @@ import {
   type WorkerComponents,
 } from '../index.ts'
 import {
+  EndWait,
   PeerTokens,
   PollHolds,
   closed,
@@ -73,15 +74,16 @@ export class ConsumerWorker {
   readonly #heartbeats: Heartbeats
   readonly #tokens: PeerTokens
   readonly #holds: PollHolds
+  readonly #loadsEnd: EndWait
   #isExpecting = false
-  #wakeShutdown: (() => void) | null = null
 
   constructor(init: ConsumerOptions) {
     const { protocol, components, counters, options, rank, facts } = init
     this.#init = init
     this.#components = components
     this.#counters = counters
-    this.#tokens = new PeerTokens(components.random)
+    this.#tokens = new PeerTokens(components.random, (peer) => this.#loads.parts.isOpenAt(peer))
+    this.#loadsEnd = new EndWait(components.clock, () => this.#loads.openCount === 0)
     this.#holds = new PollHolds(components.clock, () => this.#onChange())
     const speaker = { protocol: protocol.name, components, rank, facts }
     const links = (): ProducerLinks => this.#links
@@ -147,24 +149,13 @@ export class ConsumerWorker {
   /** Withdraws what is open and waits for the producers' word up to `deadlineMs`; then leaves no timer. */
   async shutdown(deadlineMs: number): Promise<void> {
     this.#loads.stop(closed('connector'))
-    if (this.#loads.openCount > 0) await this.#loadsEnd(deadlineMs)
+    await this.#loadsEnd.wait(deadlineMs)
     this.#heartbeats.close()
     this.#offers.close()
     this.#links.close()
     this.#loads.close()
     await this.#init.finisher.settle()
     this.#holds.clear()
-  }
-
-  #loadsEnd(deadlineMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = this.#components.clock.after(deadlineMs, resolve)
-      this.#wakeShutdown = () => {
-        if (this.#loads.openCount > 0) return
-        timer.stop()
-        resolve()
-      }
-    })
   }
 
   /** As a target the agent polls while a producer may need it. */
@@ -174,7 +165,7 @@ export class ConsumerWorker {
       this.#isExpecting = isExpected
       this.#components.agent.expectNotifications(isExpected)
     }
-    this.#wakeShutdown?.()
+    this.#loadsEnd.check()
   }
 
   #createLinks(): ProducerLinks {
@@ -211,6 +202,7 @@ export class ConsumerWorker {
       keptOver: (link) => this.#offers.keptOver(link),
       registeredOver: (link) => this.#loads.parts.registeredOver(link),
       onSilence: (link, error) => this.#loads.parts.onSilence(link, error),
+      onWork: ({ identity }) => this.#loads.noteWork(identity.engineId),
       onHeld: (link, transferId) => {
         if (this.#loads.isStuck(link.identity.engineId)) this.#offers.giveUp(transferId)
       },

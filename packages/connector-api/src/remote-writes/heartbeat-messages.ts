@@ -1,6 +1,7 @@
 /** Bodies of the heartbeat: which transfers a consumer rank still waits for, and which the producer knows. */
 import { WIRE_VERSION, limits } from '../index.ts'
-import { ByteReader, ByteWriter, protocolLimits } from '../protocol/index.ts'
+import { ByteReader, protocolLimits } from '../protocol/index.ts'
+import { bodyWriter, readFlag } from './body-fields.ts'
 import { messageKinds } from './messages.ts'
 
 export interface Heartbeat {
@@ -10,7 +11,7 @@ export interface Heartbeat {
 
 /** @throws RangeError for more ids than fit into one (`heartbeatPortions` cuts them). */
 export function encodeHeartbeat({ rank, transferIds }: Heartbeat): Uint8Array {
-  const writer = new ByteWriter(limits.frameSizeBytesMax).u8(WIRE_VERSION).u16(rank)
+  const writer = bodyWriter().u16(rank)
   writer.u32(transferIds.length)
   for (const id of transferIds) writer.string(id)
   return writer.finish()
@@ -38,18 +39,27 @@ export type TransferStanding = 'unknown' | 'registered' | 'held'
 
 const standingCodes: readonly TransferStanding[] = ['unknown', 'registered', 'held']
 
-/** In the order of the ids. */
-export function encodeHeartbeatReply(standings: readonly TransferStanding[]): Uint8Array {
-  const writer = new ByteWriter(limits.frameSizeBytesMax).u8(WIRE_VERSION).u32(standings.length)
+export interface HeartbeatReply {
+  /** Prompts are being computed there, or written: what waits for room gets it by itself. */
+  readonly isAtWork: boolean
+  /** In the order of the ids. */
+  readonly standings: readonly TransferStanding[]
+}
+
+export function encodeHeartbeatReply({ isAtWork, standings }: HeartbeatReply): Uint8Array {
+  const writer = bodyWriter()
+    .u8(isAtWork ? 1 : 0)
+    .u32(standings.length)
   for (const standing of standings) writer.u8(standingCodes.indexOf(standing))
   return writer.finish()
 }
 
 /** @throws ConnectorError ERR_KV_MESSAGE_INVALID, also for another count. */
-export function decodeHeartbeatReply(body: Uint8Array, idCount: number): TransferStanding[] {
+export function decodeHeartbeatReply(body: Uint8Array, idCount: number): HeartbeatReply {
   const reader = new ByteReader(body, messageKinds.heartbeat)
   const version = reader.u8()
   if (version !== WIRE_VERSION) reader.fail(`wire version ${version}`)
+  const isAtWork = readFlag(reader, 'at work')
   const count = reader.count(protocolLimits.heartbeatIdCountMax)
   if (count !== idCount) reader.fail(`${count} answers for ${idCount} ids`)
   const standings: TransferStanding[] = []
@@ -58,5 +68,5 @@ export function decodeHeartbeatReply(body: Uint8Array, idCount: number): Transfe
     standings.push(standingCodes[code] ?? reader.fail(`answer ${code}`))
   }
   reader.end()
-  return standings
+  return { isAtWork, standings }
 }

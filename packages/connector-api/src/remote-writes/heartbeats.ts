@@ -26,6 +26,8 @@ export interface HeartbeatSource {
   onSilence(link: ProducerLink, error: AnyConnectorError): void
   /** The producer does not know the registration. */
   onForgotten(part: PartRecord, error: AnyConnectorError): void
+  /** The producer computes or writes, for whomever. */
+  onWork(link: ProducerLink): void
   /** The producer has computed what was offered, and keeps it until we have room. */
   onHeld(link: ProducerLink, transferId: string): void
 }
@@ -93,7 +95,8 @@ export class Heartbeats {
       const { protocol, rank: ownRank } = this.#speaker
       const body = encodeHeartbeat({ rank: ownRank, transferIds })
       const answer = await association.request(kindOf(protocol, 'heartbeat', rank), body)
-      const standings = decodeHeartbeatReply(answer, transferIds.length)
+      const { isAtWork, standings } = decodeHeartbeatReply(answer, transferIds.length)
+      if (isAtWork) this.#source.onWork(link)
       this.#counters.add('heartbeatsDone')
       this.#failureCounts.delete(link)
       for (const [at, transferId] of transferIds.entries()) {

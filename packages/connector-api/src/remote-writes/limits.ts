@@ -7,15 +7,15 @@ import { assert, limits } from '../index.ts'
 export const writeLimits = {
   /** A producer answers a withdrawal with "not yet" after this, so that the question never times out. */
   withdrawAnswerMs: limits.sideChannelTimeoutMs - 1_000,
-  /** Between two attempts to settle a registration whose producer can't be reached. */
+  /** Between two questions after a registration whose producer can't be reached, or has not ended its WRITE. */
   doubtRetryMs: 1_000,
   /** Unanswered heartbeats in a row after which a producer counts as silent: one may meet a busy moment. */
   silentHeartbeatCount: 2,
   /** How long a consumer asks a producer to keep blocks that it has no room for. */
   waitingLeaseCountMax: 10,
   /**
-   * Blocks that a producer has computed for a consumer without room are given up when none of the consumer's
-   * loads from it has ended for so long: each may have what the other waits for.
+   * Blocks that a producer has computed for a consumer without room are given up when for so long none of
+   * the consumer's loads from it has ended and it was at no work: each has what the other waits for.
    */
   roomStallMs: 10_000,
   /** How long a finished load waits for its measurements. */

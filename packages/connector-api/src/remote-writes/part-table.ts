@@ -25,7 +25,7 @@ export interface PartTableOptions {
   /** The producer's measurements of a part have come. */
   readonly onNews: (part: PartRecord) => void
   /** A part came into doubt, or out of it. */
-  readonly onDoubt: () => void
+  readonly onDoubt: (part: PartRecord, isDoubtful: boolean) => void
 }
 
 export class PartTable {
@@ -74,6 +74,16 @@ export class PartTable {
     return [...this.#parts.values()].filter(
       (part) => part.link === link && part.state.kind === 'registered',
     )
+  }
+
+  /** That life of that engine may still tell of something here. */
+  isOpenAt({ engineId, incarnation }: PeerIdentity): boolean {
+    for (const { link, state } of this.#parts.values()) {
+      if (link === null || isRegistrationOver(state)) continue
+      const { identity } = link
+      if (identity.engineId === engineId && identity.incarnation === incarnation) return true
+    }
+    return false
   }
 
   onReady(link: ProducerLink): void {
@@ -126,7 +136,8 @@ export class PartTable {
     const { state, effects } = stepRegistration(before, event, now, undefined)
     part.state = state
     for (const effect of effects) this.#perform(part, effect)
-    if ((before.kind === 'doubtful') !== (state.kind === 'doubtful')) this.#init.onDoubt()
+    const isDoubtful = state.kind === 'doubtful'
+    if ((before.kind === 'doubtful') !== isDoubtful) this.#init.onDoubt(part, isDoubtful)
     if (isRegistrationOver(before) || !isRegistrationOver(state)) return
     part.retry?.stop()
     this.#init.onEnd(part)

@@ -65,6 +65,8 @@ export interface ProducerAnswersOptions {
   readonly peers: ConsumerPeers
   readonly desk: TransferDesk
   readonly quarantinedBlockCount: () => number
+  /** Prompts are computed here, or written: what waits for room here gets it by itself. */
+  readonly isAtWork: () => boolean
 }
 
 type Answer = (body: Uint8Array, from: Association) => Uint8Array | Promise<Uint8Array>
@@ -127,11 +129,10 @@ export class ProducerAnswers {
 
   readonly #heartbeat: Answer = (body, from) => {
     const { rank, transferIds } = decodeHeartbeat(body)
-    const { peers, desk } = this.#init
+    const { peers, desk, isAtWork } = this.#init
     const peer = peers.of(from.peer, rank)
-    return encodeHeartbeatReply(
-      transferIds.map((id) => (peer === null ? 'unknown' : desk.renew(id, peer))),
-    )
+    const standings = transferIds.map((id) => (peer === null ? 'unknown' : desk.renew(id, peer)))
+    return encodeHeartbeatReply({ isAtWork: isAtWork(), standings })
   }
 
   readonly #register: Answer = (body, from) => {

@@ -15,11 +15,13 @@ import {
 } from '../index.ts'
 import {
   HandshakeBackOff,
+  addressFullError,
   addressOf,
   asConnectorError,
+  closed,
   compareFacts,
+  handshakesToStart,
   limitExceeded,
-  protocolLimits,
   type PeerFacts,
 } from '../protocol/index.ts'
 import {
@@ -113,7 +115,7 @@ export class ProducerLinks {
     if (known !== undefined) {
       return known.link === null ? { kind: 'waiting', key } : { kind: 'ready', link: known.link }
     }
-    const error = this.#refusal(key)
+    const error = this.#refusal(key, lookup.address)
     if (error !== null) return { kind: 'unavailable', error }
     const startedAtMs = this.#components.clock.now()
     const record = { key, address: lookup.address, place, rank, startedAtMs }
@@ -128,18 +130,19 @@ export class ProducerLinks {
     this.#records.clear()
   }
 
-  #refusal(key: LinkKey): AnyConnectorError | null {
-    const recent = this.#backOff.errorOf(key)
+  #refusal(key: LinkKey, address: PeerAddress): AnyConnectorError | null {
+    const recent = this.#backOff.errorOf(key) ?? addressFullError(this.#open, address)
     if (recent !== null) return recent
     const max = limits.peerCountMax
     return this.#records.size < max ? null : limitExceeded('peerCountMax', max + 1, max)
   }
 
-  /** As many as may run at once, in order of arrival. */
+  get #open(): LinkRecord[] {
+    return [...this.#records.values()].filter(({ link }) => link === null)
+  }
+
   #startNext(): void {
-    const open = [...this.#records.values()].filter(({ link }) => link === null)
-    const free = protocolLimits.handshakesInFlightMax - open.filter((one) => one.isStarted).length
-    for (const record of open.filter(({ isStarted }) => !isStarted).slice(0, Math.max(0, free))) {
+    for (const record of handshakesToStart(this.#open)) {
       record.isStarted = true
       void this.#run(record)
     }
@@ -173,6 +176,7 @@ export class ProducerLinks {
     const { sideChannel } = this.#components
     const timeoutMs = this.#leftMs(record)
     const association = await sideChannel.connect(address, { timeoutMs })
+    if (this.#isClosed) throw closed('connector')
     const identity = association.peer
     this.#listener.onHandshake(identity, rank)
     const request = this.#introduce(identity)

@@ -1,14 +1,15 @@
 /** What a producer checks of a registration before it takes it on, whatever its protocol. Pure. */
 import { ConnectorError, type AnyConnectorError } from '../index.ts'
+import { lifeKey } from '../protocol/index.ts'
 import type { ConsumerPeer } from './consumer-peers.ts'
 import type { Registration } from './messages.ts'
 import type { WriteSource } from './write-part.ts'
 
 /** One registration of one life of a consumer rank. */
 export const lateKey = (
-  { identity: { engineId, incarnation } }: Pick<ConsumerPeer, 'identity'>,
+  { identity }: Pick<ConsumerPeer, 'identity'>,
   { rank, loadId }: Pick<Registration, 'rank' | 'loadId'>,
-): string => JSON.stringify([engineId, incarnation, rank, loadId])
+): string => lifeKey(identity, rank, loadId)
 
 /** Whether the consumer asks for the KV of this very prompt. */
 export const isSamePrompt = (

@@ -17,6 +17,7 @@ import {
   encodeRegistration,
   encodeWithdraw,
   kindOf,
+  type WithdrawReply,
 } from './messages.ts'
 import type { RegistrationEvent } from './registration-state.ts'
 
@@ -52,7 +53,7 @@ export async function register(
   }
 }
 
-/** Never rejects. Asks again as long as the producer answers that its WRITE has not ended. */
+/** Never rejects. */
 export async function withdraw(
   { protocol, components, rank }: Speaker,
   { link, load, loadId }: PartRecord,
@@ -63,21 +64,24 @@ export async function withdraw(
   const kind = kindOf(protocol, 'withdraw', producerRank)
   const body = encodeWithdraw({ rank, loadId, transferId: load.order.transferId })
   try {
-    for (;;) {
-      const association = await components.sideChannel.connect(address)
-      const { incarnation } = association.peer
-      if (incarnation !== identity.incarnation) {
-        // On another machine a new life of the engine is the proof; on this one its process is.
-        if (hasEnded === null) return { kind: 'writer-end' }
-        return { kind: 'silence', error: wrongEpoch(identity, association.peer) }
-      }
-      const reply = decodeWithdrawReply(await association.request(kind, body), identity.engineId)
-      if (reply === 'withdrawn') return { kind: 'withdraw-end' }
-      if (reply === 'written') return { kind: 'write-end' }
+    const association = await components.sideChannel.connect(address)
+    const { incarnation } = association.peer
+    if (incarnation !== identity.incarnation) {
+      // On another machine a new life of the engine is the proof; on this one its process is.
+      if (hasEnded === null) return { kind: 'writer-end' }
+      return { kind: 'silence', error: wrongEpoch(identity, association.peer) }
     }
+    const reply = decodeWithdrawReply(await association.request(kind, body), identity.engineId)
+    return withdrawEvents[reply]
   } catch (cause) {
     return silence(cause, 'withdraw', identity)
   }
+}
+
+const withdrawEvents: Readonly<Record<WithdrawReply, RegistrationEvent>> = {
+  withdrawn: { kind: 'withdraw-end' },
+  written: { kind: 'write-end' },
+  pending: { kind: 'withdraw-pending' },
 }
 
 function silence(cause: unknown, operation: string, { engineId }: PeerIdentity): RegistrationEvent {

@@ -37,6 +37,8 @@ export type RegistrationEvent =
   | { readonly kind: 'withdraw'; readonly reason: AnyConnectorError }
   /** The producer's answer to a withdrawal. */
   | { readonly kind: 'withdraw-end' }
+  /** The other answer: its WRITE has no final status yet. */
+  | { readonly kind: 'withdraw-pending' }
   /** The producer's process is gone. */
   | { readonly kind: 'writer-end' }
 
@@ -46,7 +48,7 @@ export type RegistrationEffect =
   | { readonly kind: 'withdraw' }
   /** The same again, after a while. */
   | { readonly kind: 'withdraw-later' }
-  /** It was never asked: tell it that it need not wait. */
+  /** It was never asked, or took nothing on: tell it that it need not wait. */
   | { readonly kind: 'release' }
 
 type Kind = RegistrationState['kind']
@@ -72,6 +74,7 @@ export const registrationTransitions: TransitionTable<Kind, RegistrationEvent['k
     withdraw: ['withdrawing'],
   },
   withdrawing: {
+    'withdraw-pending': ['withdrawing'],
     // Answers to what was asked before: the withdrawal's own answer decides.
     accept: ['withdrawing'],
     refuse: ['failed'],
@@ -83,6 +86,8 @@ export const registrationTransitions: TransitionTable<Kind, RegistrationEvent['k
     'writer-end': ['failed'],
   },
   doubtful: {
+    // It can be reached, and says itself that it writes: that is no quarantine.
+    'withdraw-pending': ['withdrawing'],
     accept: ['doubtful'],
     refuse: ['failed'],
     withdraw: ['doubtful'],
@@ -111,6 +116,7 @@ function ends(
     'producer-fail': same,
     withdraw: same,
     'withdraw-end': same,
+    'withdraw-pending': same,
     'writer-end': same,
   }
 }
@@ -156,6 +162,7 @@ function stepConnecting(
     case 'write-end':
     case 'producer-fail':
     case 'withdraw-end':
+    case 'withdraw-pending':
     case 'writer-end':
       return refuse(machine, state, event)
     default:
@@ -171,6 +178,8 @@ function stepOpen(
     case 'accept':
       return stay({ kind: 'registered' })
     case 'refuse':
+      // Whoever keeps its KV for this load need not.
+      return { ...fail(event.error), effects: [{ kind: 'release' }] }
     case 'producer-fail':
       return fail(event.error)
     case 'write-end':
@@ -182,6 +191,7 @@ function stepOpen(
     case 'link-ready':
     case 'link-fail':
     case 'withdraw-end':
+    case 'withdraw-pending':
     case 'writer-end':
       return refuse(machine, state, event)
     default:
@@ -205,6 +215,8 @@ function stepWithdrawing(
       return stay(state)
     case 'silence':
       return { state: { kind: 'doubtful', reason }, effects: [{ kind: 'withdraw-later' }] }
+    case 'withdraw-pending':
+      return { state: { kind: 'withdrawing', reason }, effects: [{ kind: 'withdraw-later' }] }
     case 'write-end':
       return stay({ kind: 'written' })
     case 'refuse':

@@ -24,5 +24,7 @@ export const writeCounterNames = [
   'messagesRefused',
 ] as const
 
+export type WriteCounter = (typeof writeCounterNames)[number]
+
 /** A protocol may count more. */
-export type WriteCounters = Counters<(typeof writeCounterNames)[number]>
+export type WriteCounters = Counters<WriteCounter>

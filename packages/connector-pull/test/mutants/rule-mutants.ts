@@ -19,6 +19,7 @@ function trustDeregistration() {
   const over = ({ transfer, error }: Extract<TransferCompletion, { status: 'overdue' }>) => {
     const times = {
       queuedUs: 0,
+      prepareUs: 0,
       postUs: 0,
       wireUs: 0,
       descriptorsBeforeMerge: 0,

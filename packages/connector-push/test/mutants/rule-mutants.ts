@@ -83,7 +83,7 @@ const believeDone = withAgent((agent, { clock }) => {
     const transfers = agent.post(posts, options)
     for (const transfer of transfers) {
       believed.add(transfer)
-      const times = { queuedUs: 0, postUs: 0, wireUs: 0, bytes: 0 }
+      const times = { queuedUs: 0, prepareUs: 0, postUs: 0, wireUs: 0, bytes: 0 }
       const counts = { descriptorsBeforeMerge: 0, descriptorsAfterMerge: 0 }
       clock.after(0.05, () => tell({ transfer, status: 'done', times: { ...times, ...counts } }))
     }
