@@ -34,6 +34,7 @@ export function describeStats(core: AssembledCore): EngineStats {
   const { config, ports, caches, table } = core
   const { user, system } = process.cpuUsage()
   const rssBytes = process.memoryUsage.rss()
+  const historyBytes = core.history.reservedBytes()
   const states = stateKinds.map((kind) => [kind, table.countIn(kind)] as const)
   return {
     engineId: config.engineId,
@@ -54,8 +55,8 @@ export function describeStats(core: AssembledCore): EngineStats {
     connectorCounters: core.connectorCounters(),
     memoryBytes: {
       deviceKv: caches.ranks.reduce((sum, { memory }) => sum + memory.sizeBytes, 0),
-      deviceHistory: 0,
-      hostHistory: 0,
+      deviceHistory: historyBytes.device,
+      hostHistory: historyBytes.host,
       slabs: 0,
       rss: rssBytes,
     },

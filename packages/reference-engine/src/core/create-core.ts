@@ -13,6 +13,7 @@ import type { CorePorts } from './core-ports.ts'
 import { EngineCore, EventBuffer } from './engine-core.ts'
 import { Forward } from './forward.ts'
 import { HookStopwatch } from './hook-stopwatch.ts'
+import type { EngineHistory } from './engine-history.ts'
 import type { KvCaches } from './kv-caches.ts'
 import { Lifecycle, type LifecycleListener } from './lifecycle.ts'
 import { openKv, type OpenKv } from './open-kv.ts'
@@ -29,6 +30,7 @@ export interface AssembledCore {
   readonly config: CoreConfig
   readonly ports: CorePorts
   readonly caches: KvCaches
+  readonly history: EngineHistory
   readonly pool: BlockPool
   readonly table: RequestTable
   readonly lifecycle: Lifecycle
@@ -52,7 +54,7 @@ export async function createCore(ports: CorePorts, listener: CoreListener): Prom
   const watch = new HookStopwatch(clock)
   let wake: () => void = () => {}
   const kv = await openKv({ ports, shape, watch, requestStep: () => wake() })
-  const { caches, connector } = kv
+  const { caches, history, connector } = kv
 
   const engineId = asEngineId(config.engineId)
   const pool = new BlockPool(settings.blockCount)
@@ -95,7 +97,7 @@ export async function createCore(ports: CorePorts, listener: CoreListener): Prom
   engine.start()
   let closing: Promise<void> | null = null
   return {
-    ...{ config, ports, caches, pool, table, lifecycle, forward, accounts, engine },
+    ...{ config, ports, caches, history, pool, table, lifecycle, forward, accounts, engine },
     connectorCounters: () => counters,
     close(options) {
       closing ??= closeWithin(options.deadlineMs, { engine, kv, clock })

@@ -9,6 +9,7 @@ import { engineLimits } from '../limits.ts'
 import type { ModelShape } from '../model-presets.ts'
 import { ClosingOrder } from './closing-order.ts'
 import type { CorePorts } from './core-ports.ts'
+import { EngineHistory } from './engine-history.ts'
 import { timeScheduler, timeWorker, type HookStopwatch } from './hook-stopwatch.ts'
 import { allocateKvCaches, type KvCaches, type RankCaches } from './kv-caches.ts'
 import { RankGroup, type EngineRank } from './rank-group.ts'
@@ -16,6 +17,7 @@ import type { AttachedConnector } from './step-runner.ts'
 
 export interface OpenKv {
   readonly caches: KvCaches
+  readonly history: EngineHistory
   readonly connector: AttachedConnector | null
   /** Never throws: what can't be closed is logged, and the rest is closed nevertheless. */
   close(options: { readonly deadlineMs: number }): Promise<void>
@@ -48,8 +50,9 @@ export async function openKv(parts: OpenKvParts): Promise<OpenKv> {
     for (const { memory } of caches.ranks) {
       order.addLast({ what: 'KV memory', close: () => memory.free() })
     }
-    const halves = createHalves(parts)
-    if (halves === null || transfer === null) return { caches, connector: null, close }
+    const history = new EngineHistory(ports.kernels, ports.allocator)
+    const halves = createHalves(parts, history)
+    if (halves === null || transfer === null) return { caches, history, connector: null, close }
     const { scheduler, ranks } = halves
     order.add({ what: 'connector scheduler', close: () => scheduler.shutdown() })
     order.add({
@@ -64,7 +67,12 @@ export async function openKv(parts: OpenKvParts): Promise<OpenKv> {
       new Map(metadata.map((bytes, tpRank) => [rankKey(0, tpRank), bytes])),
     )
     const worker = timeWorker(new RankGroup(ranks), watch)
-    return { caches, connector: { scheduler: timeScheduler(scheduler, watch), worker }, close }
+    return {
+      caches,
+      history,
+      connector: { scheduler: timeScheduler(scheduler, watch), worker },
+      close,
+    }
   } catch (error) {
     await close({ deadlineMs: engineLimits.shutdownDeadlineMs })
     throw error
@@ -74,7 +82,10 @@ export async function openKv(parts: OpenKvParts): Promise<OpenKv> {
 const layoutOf = ({ ranks }: KvCaches, rank: number): KvCacheLayout =>
   (ranks[rank] as RankCaches).layout
 
-function createHalves({ ports, requestStep }: OpenKvParts): {
+function createHalves(
+  { ports, requestStep }: OpenKvParts,
+  history: EngineHistory,
+): {
   readonly scheduler: ConnectorScheduler
   readonly ranks: readonly EngineRank[]
 } | null {
@@ -96,7 +107,7 @@ function createHalves({ ports, requestStep }: OpenKvParts): {
   const ranks = agents.map((agent, tpRank) => {
     const { allocator, kernels } = ports
     const components = {
-      ...{ ...common, agent, sideChannel, kernels, allocator },
+      ...{ ...common, agent, sideChannel, kernels, allocator, history },
       ...(processes === null ? {} : { processes }),
     }
     const rank = { tpRank, tpSize, ppRank: 0, ppSize: 1 }

@@ -8,6 +8,7 @@ import {
   type BlockIds,
   type ConnectorFactory,
   type FailedLoad,
+  type HistoryProvider,
   type KvCacheLayout,
   type KvKernels,
   type RequestId,
@@ -42,6 +43,7 @@ export class ScriptedConnector {
   #requestStep: () => void = () => {}
   caches: KvCacheLayout | null = null
   kernels: KvKernels | null = null
+  history: HistoryProvider | null = null
 
   /** Writes the KV of `prompt` into the load's blocks, as a transfer would. */
   async writeBytes(load: PendingLoad, prompt: string): Promise<void> {
@@ -133,6 +135,7 @@ export class ScriptedConnector {
       registerKvCaches: async (caches) => {
         this.caches = caches
         this.kernels = components.kernels ?? null
+        this.history = components.history ?? null
         this.#log('registerKvCaches')
         return new Uint8Array([1])
       },
