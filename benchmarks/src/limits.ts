@@ -26,11 +26,11 @@ export const limits = {
   /** Longest wait in the client's own queue; beyond it the request counts as dropped. */
   clientQueueMsMax: 60_000,
   /** One small GET (statistics, models, readiness). */
-  httpTimeoutMs: 10_000,
+  httpTimeoutMs: 30_000,
   /** Bytes of one such answer. */
   httpAnswerSizeBytesMax: 4_194_304,
   /** Start of a child process to its ready line: the addon, NIXL and a KV cache have to come up. */
-  childReadyTimeoutMs: 60_000,
+  childReadyTimeoutMs: 180_000,
   /** A child that was asked to end is killed after this. Longer than an engine's own shutdown. */
   childStopTimeoutMs: 8_000,
   /** Lines of a child's stderr kept for a failure report. */

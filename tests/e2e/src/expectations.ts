@@ -2,6 +2,7 @@
 import { expect } from 'vitest'
 import type { Outcome } from './completions.ts'
 import type { Deployment, EngineName } from './deployment.ts'
+import { abandonedSharedMemory } from './process-facts.ts'
 import { waitUntil } from './wait-until.ts'
 
 /** Codes with which a request may end when an engine died; anything else (a hang, a bare 500) is a defect. */
@@ -29,4 +30,13 @@ export async function expectNoBlockKept(deployment: Deployment, name: EngineName
   })
   const { blocks } = await deployment.stats(name)
   expect(blocks.free + blocks.cached, last).toBe(blocks.total)
+}
+
+/** Nothing is abandoned in shared memory that was not before. A neighbour may be about to map what it made. */
+export async function expectNothingAbandoned(before: readonly string[]): Promise<void> {
+  await waitUntil('nothing is left in shared memory', () => {
+    const left = abandonedSharedMemory().filter((name) => !before.includes(name))
+    if (left.length === 0) return true
+    throw new Error(left.join(' '))
+  })
 }

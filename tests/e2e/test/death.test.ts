@@ -5,8 +5,12 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { complete, promptOf } from '../src/completions.ts'
 import { startDeployment, type Deployment } from '../src/deployment.ts'
-import { expectNoBlockKept, expectOneOutcomeEach } from '../src/expectations.ts'
-import { openFileCount, sharedMemoryNames } from '../src/process-facts.ts'
+import {
+  expectNoBlockKept,
+  expectNothingAbandoned,
+  expectOneOutcomeEach,
+} from '../src/expectations.ts'
+import { abandonedSharedMemory, openFileCount } from '../src/process-facts.ts'
 import { waitUntil } from '../src/wait-until.ts'
 
 const leaseDurationMs = 3_000
@@ -18,10 +22,10 @@ const kvScale = 8
 const model = `${preset}/${kvScale}`
 
 let deployment: Deployment
-let sharedMemoryBefore: string[]
+let abandonedBefore: string[]
 /** One for all tests: each leaves it as it found it, and asserts that. */
 beforeAll(async () => {
-  sharedMemoryBefore = sharedMemoryNames()
+  abandonedBefore = abandonedSharedMemory()
   deployment = await startDeployment({
     engineFlags: [
       `--model=${preset}`,
@@ -38,7 +42,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await deployment?.close()
-  expect(sharedMemoryNames().filter((name) => !sharedMemoryBefore.includes(name))).toEqual([])
+  await expectNothingAbandoned(abandonedBefore)
 })
 
 const requestsOf = (round: number) =>

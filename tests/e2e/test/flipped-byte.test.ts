@@ -45,7 +45,17 @@ async function runCompare(whileRunning: () => Promise<void>): Promise<CompareRun
   const child = spawn(process.execPath, [
     binOf('@kvferry/benchmarks', 'kvferry-bench'),
     ...['compare', '--connectors', 'pull', '--posting', 'background', '--preset', 'quick'],
-    ...['--requests', '40', '--keep-logs', folder, '--debug-endpoints', '--json', resultFile],
+    ...[
+      '--requests',
+      '40',
+      '--qps',
+      '20',
+      '--keep-logs',
+      folder,
+      '--debug-endpoints',
+      '--json',
+      resultFile,
+    ],
   ])
   let output = ''
   for (const stream of [child.stdout, child.stderr]) {

@@ -5,8 +5,12 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { complete, promptOf } from '../src/completions.ts'
 import { startDeployment, type Deployment } from '../src/deployment.ts'
-import { expectNoBlockKept, expectOneOutcomeEach } from '../src/expectations.ts'
-import { sharedMemoryNames } from '../src/process-facts.ts'
+import {
+  expectNoBlockKept,
+  expectNothingAbandoned,
+  expectOneOutcomeEach,
+} from '../src/expectations.ts'
+import { abandonedSharedMemory } from '../src/process-facts.ts'
 import { waitUntil } from '../src/wait-until.ts'
 
 const leaseDurationMs = 3_000
@@ -40,14 +44,14 @@ const start = async (progressive: boolean): Promise<void> => {
 
 /** The tests of a group share a deployment. */
 function useDeployment(progressive: boolean): void {
-  let sharedMemoryBefore: string[]
+  let abandonedBefore: string[]
   beforeAll(async () => {
-    sharedMemoryBefore = sharedMemoryNames()
+    abandonedBefore = abandonedSharedMemory()
     await start(progressive)
   })
   afterAll(async () => {
     await deployment?.close()
-    expect(sharedMemoryNames().filter((name) => !sharedMemoryBefore.includes(name))).toEqual([])
+    await expectNothingAbandoned(abandonedBefore)
   })
 }
 

@@ -8,8 +8,12 @@ import { afterEach, expect, test } from 'vitest'
 import { createSeededRandom, type SeededRandom } from '@kvferry/connector-api/testing'
 import { complete, promptOf, type CompletionRequest, type Outcome } from '../src/completions.ts'
 import { roleOf, startDeployment, type Deployment, type PairedName } from '../src/deployment.ts'
-import { expectNoBlockKept, expectOneOutcomeEach } from '../src/expectations.ts'
-import { sharedMemoryNames } from '../src/process-facts.ts'
+import {
+  expectNoBlockKept,
+  expectNothingAbandoned,
+  expectOneOutcomeEach,
+} from '../src/expectations.ts'
+import { abandonedSharedMemory } from '../src/process-facts.ts'
 import { startLoad, type RunningLoad } from '../src/running-load.ts'
 
 const leaseDurationMs = 2_000
@@ -112,7 +116,7 @@ test.each([
 ] as const)(
   `2P2D, %s: kill -9 and SIGSTOP at random moments of a running load (66; seed ${seed})`,
   async (connector, options) => {
-    const sharedMemoryBefore = sharedMemoryNames()
+    const abandonedBefore = abandonedSharedMemory()
     const running = await startDeployment({
       connector,
       prefillCount: 2,
@@ -147,7 +151,6 @@ test.each([
       expect((await running.stats(name)).verification.mismatchedBlocks, name).toBe(0)
     }
     await running.close()
-    const left = sharedMemoryNames().filter((name) => !sharedMemoryBefore.includes(name))
-    expect(left).toEqual([])
+    await expectNothingAbandoned(abandonedBefore)
   },
 )

@@ -10,7 +10,8 @@ import { createInterface } from 'node:readline'
 import { afterEach, expect, test } from 'vitest'
 import { complete, promptOf } from '../src/completions.ts'
 import { binOf, startDeployment, type Deployment } from '../src/deployment.ts'
-import { sharedMemoryNames } from '../src/process-facts.ts'
+import { expectNothingAbandoned } from '../src/expectations.ts'
+import { abandonedSharedMemory } from '../src/process-facts.ts'
 import { waitUntil } from '../src/wait-until.ts'
 
 let deployment: Deployment | null = null
@@ -127,7 +128,7 @@ test('SIGKILL of kvferry-bench leaves no engine and no router behind', async () 
 })
 
 test('engines that were killed leave nothing in shared memory, over which they talked', async () => {
-  const before = sharedMemoryNames()
+  const before = abandonedSharedMemory()
   deployment = await startDeployment()
   for (let seed = 0; seed < 4; seed++) {
     const outcome = await complete(deployment.routerUrl, {
@@ -142,5 +143,5 @@ test('engines that were killed leave nothing in shared memory, over which they t
   deployment.kill('prefill', 'SIGKILL')
   deployment.kill('decode', 'SIGKILL')
   for (const pid of pids) await untilGone(pid)
-  expect(sharedMemoryNames().filter((name) => !before.includes(name))).toEqual([])
+  await expectNothingAbandoned(before)
 })
