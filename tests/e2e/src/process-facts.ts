@@ -1,31 +1,36 @@
 /** What the kernel says about a process: open files, listeners, memory. Linux only. */
 import { execFileSync } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
 
 export function openFileCount(pid: number): number {
   return readdirSync(`/proc/${pid}/fd`).length
 }
 
-/** Of every process that may be looked at; one that ends meanwhile has none. */
-function mappedFiles(): string {
-  return readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map((pid) => {
-      try {
-        return readFileSync(`/proc/${pid}/maps`, 'utf8')
-      } catch {
-        return ''
-      }
-    })
-    .join('\n')
+/** Inodes of what living processes have mapped of shared memory. By name they'd be missed: a file may be renamed. */
+function mappedInodes(): ReadonlySet<number> {
+  const inodes = new Set<number>()
+  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+    let maps = ''
+    try {
+      maps = readFileSync(`/proc/${pid}/maps`, 'utf8')
+    } catch {
+      // It has ended, or is not ours to look at.
+    }
+    // Address, access, offset, device, inode, path.
+    for (const [, inode] of maps.matchAll(/^\S+ \S+ \S+ \S+ (\d+) +\/dev\/shm\//gm)) {
+      inodes.add(Number(inode))
+    }
+  }
+  return inodes
 }
 
 /** Files in shared memory that nobody who lives has mapped: what the dead left. Those of neighbours don't count. */
 export function abandonedSharedMemory(): string[] {
-  const names = readdirSync('/dev/shm')
-  if (names.length === 0) return []
-  const mapped = mappedFiles()
-  return names.filter((name) => !mapped.includes(`/dev/shm/${name}`))
+  const inodes = mappedInodes()
+  return readdirSync('/dev/shm').filter((name) => {
+    const stats = statSync(`/dev/shm/${name}`, { throwIfNoEntry: false })
+    return stats !== undefined && !inodes.has(stats.ino)
+  })
 }
 
 /** Local addresses of listening TCP and bound UDP sockets of these processes, as `ss` prints them. */

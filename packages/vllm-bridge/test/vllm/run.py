@@ -1,6 +1,6 @@
 """Runs every scenario against real vLLM. Last line: `N passed, N failed, N skipped`.
 
-python run.py MODEL_DIR [--bars] [equal] [push] [servers] [faults] [push-faults]   (with this package's `python` folder on PYTHONPATH; see scripts/vllm-test.mjs)
+python run.py MODEL_DIR [--bars] [equal] [push] [servers] [push-servers] [faults] [push-faults]   (with this package's `python` folder on PYTHONPATH; see scripts/vllm-test.mjs)
 `--bars` judges times too: on a machine that does nothing else.
 """
 
@@ -65,6 +65,11 @@ def equal_texts(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
 def servers(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
     assert start.servers is not None
     scenarios_servers.smoke(checks, start.servers, start.logs, oracle)
+
+
+def push_servers(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
+    with scenarios_servers.servers_starting(start.model, start.logs, "push") as servers:
+        scenarios_servers.smoke(checks, servers, start.logs, oracle)
 
 
 def faults(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
@@ -139,6 +144,7 @@ SCENARIOS: dict[str, Callable[[Checks, StartEngine, Oracle], None]] = {
     "equal": equal_texts,
     "push": push,
     "servers": servers,
+    "push-servers": push_servers,
     "faults": faults,
     "push-faults": push_faults,
 }
@@ -162,7 +168,7 @@ def main() -> int:
                 for name in names:
                     # Not earlier: they would be in the way of the hooks' times.
                     if name != "equal" and "servers" in names and start.servers is None:
-                        starting = scenarios_servers.servers_starting(model, logs)
+                        starting = scenarios_servers.servers_starting(model, logs, "pull")
                         start.servers = stack.enter_context(starting)
                     with checks.check(f"{name}: the engines start and end"):
                         SCENARIOS[name](checks, start, oracle)

@@ -1,4 +1,5 @@
-"""The form that users run: two vLLM servers behind the router. One smoke test, with generous deadlines.
+"""The form that users run: two vLLM servers behind the router. One smoke test for each connector, with generous
+deadlines.
 
 Here scheduler half and worker half live in two processes, steps and news are pickled between them, and
 vLLM's processes spin while they wait. On two cores they keep everyone else waiting, for seconds at times:
@@ -15,22 +16,21 @@ from pathlib import Path
 from typing import Iterator
 
 from checks import Checks, equal
+from engines import Params
 from processes import hosts_under, is_alive
 from router import OUTPUT_COUNT, Oracle, prompt_of
 from servers import Router, Server, answer_of
 
 LENGTHS = (20, 150, 321, 1000, 1400)
-PATIENT = {
-    "kv_load_failure_policy": "recompute",
-    "kv_connector_extra_config": {
-        "options": {"handshakeTimeoutMs": 40_000},
-        "bridge": {"answerTimeoutMs": 60_000},
-    },
+PATIENT: Params = {
+    "options": {"handshakeTimeoutMs": 40_000},
+    "bridge": {"answerTimeoutMs": 60_000},
 }
 
 
 @dataclass(frozen=True)
 class Servers:
+    connector: str
     prefill: Server
     decode: Server
     #: What was in shared memory before they started.
@@ -38,14 +38,15 @@ class Servers:
 
 
 @contextmanager
-def servers_starting(model: str, logs: Path) -> Iterator[Servers]:
+def servers_starting(model: str, logs: Path, connector: str) -> Iterator[Servers]:
     """Both start while the body runs, and are gone after it, whatever happened."""
     started: list[Server] = []
     files = set(os.listdir("/dev/shm"))
     try:
         for name, role in (("p0", "kv_producer"), ("d0", "kv_consumer")):
-            started.append(Server(name, model, logs, {**PATIENT, "kv_role": role}))
-        yield Servers(started[0], started[1], files)
+            config = {**PATIENT, "connector": connector}
+            started.append(Server(f"{connector}-{name}", model, logs, role, config))
+        yield Servers(connector, started[0], started[1], files)
     finally:
         for server in started:
             server.kill()
@@ -53,28 +54,29 @@ def servers_starting(model: str, logs: Path) -> Iterator[Servers]:
 
 def smoke(checks: Checks, given: Servers, logs: Path, oracle: Oracle) -> None:
     servers = prefill, decode = given.prefill, given.decode
-    with checks.check("two servers start", servers):
+    about = f"two servers, {given.connector}"
+    with checks.check(f"{about}: they start", servers):
         for server in servers:
             server.wait_healthy()
-    router = Router(logs, prefill, decode)
+    router = Router(logs, prefill, decode, given.connector)
     programs = (*servers, router)
     try:
         for length in LENGTHS:
-            with checks.check(f"two servers and the router: {length} tokens", programs):
+            with checks.check(f"{about}, and the router: {length} tokens", programs):
                 prompt = prompt_of(length, seed=7)
                 equal(answer_of(router, prompt, OUTPUT_COUNT), oracle(prompt), "tokens")
-        with checks.check("two servers: KV was moved, and /metrics says so", programs):
+        with checks.check(f"{about}: KV was moved, and /metrics says so", programs):
             ended = decode.counter("loads") + decode.counter("loads_failed")
             equal(ended, len(LENGTHS), "loads that ended")
             _expect_more(decode, "loads", 0)
             _expect_more(decode, "loaded_bytes", 1_000_000)
-        with checks.check("two servers: a host that died while the engine was idle comes back", programs):
+        with checks.check(f"{about}: a host that died while the engine was idle comes back", programs):
             _host_comes_back(router, decode, oracle)
-        with checks.check("the router asks a server once whether it can describe itself", programs):
+        with checks.check(f"{about}: the router asks each once whether it can describe itself", programs):
             for server in servers:
                 asked = server.log.read_text(errors="replace").count("/kvferry/v1/peer")
                 equal(asked, 1, f"lines of {server.name}'s log")
-        with checks.check("two servers end in order, and nothing is left", programs):
+        with checks.check(f"{about}: they end in order, and nothing is left", programs):
             _end(router, servers)
             equal(set(os.listdir("/dev/shm")) - given.files, set(), "files in shared memory")
     finally:

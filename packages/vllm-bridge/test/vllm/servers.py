@@ -25,7 +25,7 @@ from processes import free_port
 _libc = ctypes.CDLL(None)
 _PACKAGES = Path(__file__).resolve().parents[3]
 #: Three imports of vLLM one after the other, in each of two servers, on two cores.
-START_TIMEOUT_S = 240
+START_TIMEOUT_S = 900
 STOP_TIMEOUT_S = 60
 
 
@@ -98,13 +98,20 @@ class Program:
 class Server(Program):
     """`vllm serve` with KVFerry, as the README starts it."""
 
-    def __init__(self, name: str, model: str, log_dir: Path, connector: Params) -> None:
+    def __init__(self, name: str, model: str, log_dir: Path, role: str, config: Params) -> None:
+        """`config` is KVFerry's; a producer of push must be told to the router, so its side channel has a port."""
         port = free_port()
+        self.side_channel = f"127.0.0.1:{free_port()}"
         transfer = {
             "kv_connector": "KVFerryConnector",
             "kv_connector_module_path": "kvferry_vllm.connector",
             "engine_id": name,
-            **connector,
+            "kv_role": role,
+            "kv_load_failure_policy": "recompute",
+            "kv_connector_extra_config": {
+                **config,
+                "sideChannel": {"host": "127.0.0.1", "port": int(self.side_channel.split(":")[1])},
+            },
         }
         arguments = {
             "--model": model, "--served-model-name": "tiny", "--host": "127.0.0.1", "--port": port,
@@ -129,13 +136,14 @@ class Server(Program):
 class Router(Program):
     """`kvferry-router` in front of engines that can't describe themselves."""
 
-    def __init__(self, log_dir: Path, prefill: Server, decode: Server) -> None:
+    def __init__(self, log_dir: Path, prefill: Server, decode: Server, connector: str) -> None:
         program = str(_PACKAGES / "router" / "bin" / "kvferry-router.mjs")
         node = os.environ.get("KVFERRY_NODE", "node")
         super().__init__(
-            "router", log_dir,
-            [node, program, "--prefill", prefill.url, "--decode", decode.url, "--connector", "pull",
-             "--port", "0", "--stop-on-stdin-end"],
+            f"{connector}-router", log_dir,
+            [node, program, "--prefill", prefill.url, "--decode", decode.url, "--connector", connector,
+             "--prefill-engine-id", prefill.name, "--prefill-side-channel", prefill.side_channel,
+             "--prefill-tp", "1", "--port", "0", "--stop-on-stdin-end"],
         )  # fmt: skip
         deadline = time.monotonic() + 120
         while not self.url and time.monotonic() < deadline:
