@@ -28,7 +28,7 @@ export const historyLimits = {
   restoreBatchSizeBytesMax: 16 * 1_048_576,
   /** A copy without an end after this is given up on; its slots stay out of service until it ends. */
   copyDeadlineMs: limits.transferDeadlineMs,
-  /** Blocks of both tiers. 16,777,216 of 16 tokens are 268 million tokens; the index has 76 B for each. */
+  /** Blocks of both tiers. 16,777,216 of 16 tokens are 268 million tokens; the index has 90 B for each. */
   capacityBlockCountMax: 16_777_216,
 } as const
 

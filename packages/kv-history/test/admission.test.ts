@@ -84,6 +84,15 @@ describe('admission', () => {
     expect(world.isStored('c')).toBe(true)
   })
 
+  test('what has been stored takes no room in probation any more', async () => {
+    const world = createWorld({ device: 1, host: 0, bounds: { probationKeyCountMax: 2 } })
+    await world.save('resident')
+    for (const name of ['a', 'b', 'b', 'c']) await world.save(name)
+    expect(world.isStored('b')).toBe(true)
+    await world.save('a')
+    expect(world.isStored('a')).toBe(true)
+  })
+
   test('a request is observed even while the writer is busy with another', async () => {
     const world = createWorld({ device: 1, host: 0 })
     await world.save('resident')
