@@ -1,0 +1,60 @@
+import { describeCounterExample, explore } from '@kvferry/connector-api/testing'
+import { describe, expect, test } from 'vitest'
+import { shippedRules, type Rules } from './model/state.ts'
+import { createTicketModel, type Bounds } from './model/ticket-model.ts'
+
+const one = { consumers: 1, faults: 0, aborts: 0 } as const
+
+/** Small enough for every test run, and seen whole. `stateCount`: no fewer, or the model got stuck. */
+const scopes: Readonly<Record<string, Bounds & { readonly stateCount: number }>> = {
+  'one consumer, given up at any point': { ...one, aborts: 1, stateCount: 250 },
+  'one consumer, a fault at any point': { ...one, faults: 1, stateCount: 400 },
+  'one consumer, two faults, given up at any point': {
+    ...{ ...one, faults: 2, aborts: 1 },
+    stateCount: 1_200,
+  },
+  'two consumers of one ticket': { ...one, consumers: 2, stateCount: 1_400 },
+  'two consumers, given up at any point': { ...one, consumers: 2, aborts: 1, stateCount: 4_000 },
+}
+
+/** KVFERRY_EXPLORE=deep: minutes instead of seconds. */
+const deepScopes: typeof scopes = {
+  'two consumers, a fault, given up at any point': {
+    ...{ consumers: 2, faults: 1, aborts: 1 },
+    stateCount: 60_000,
+  },
+}
+
+const isDeep = process.env['KVFERRY_EXPLORE'] === 'deep'
+const stateCountMax = 300_000
+
+describe('xavier: whatever comes first, no rule is broken', () => {
+  for (const [name, { stateCount, ...bounds }] of Object.entries(isDeep ? deepScopes : scopes)) {
+    test(name, { timeout: 300_000 }, () => {
+      const result = explore(createTicketModel(shippedRules, bounds), { stateCountMax })
+      console.info(
+        `${name}: ${result.stateCount} states, ${result.depth} steps deep, ${result.endCount} ends`,
+      )
+      const { counterExample } = result
+      if (counterExample !== null) expect.fail(describeCounterExample(counterExample))
+      expect(result.isComplete).toBe(true)
+      expect(result.stateCount).toBeGreaterThan(stateCount)
+    })
+  }
+})
+
+/** Tests of the test: the smallest scope in which the rule matters, and what breaks without it. */
+const wrongRules: Readonly<Record<keyof Rules, readonly [Bounds, RegExp]>> = {
+  servesAnyone: [{ ...one, consumers: 2 }, /^S[12]/],
+  forgetsWithdrawals: [{ ...one, aborts: 1 }, /^S1/],
+  answersAtOnce: [{ ...one, aborts: 1 }, /^S1/],
+  expiresUnderRead: [one, /^S1/],
+  freesUnderCopy: [one, /^S1/],
+  freesAtAbort: [{ ...one, aborts: 1 }, /^S1/],
+}
+
+test.each(Object.entries(wrongRules))('%s: the explorer notices', (rule, [bounds, problem]) => {
+  const model = createTicketModel({ ...shippedRules, [rule]: true }, bounds)
+  const { counterExample } = explore(model, { stateCountMax })
+  expect(counterExample?.problem).toMatch(problem)
+})
