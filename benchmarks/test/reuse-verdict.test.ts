@@ -1,5 +1,6 @@
 /** Each counter check and each bar of `reuse` alone: what fails it, what holds it, and what leaves it open. */
 import { describe, expect, it } from 'vitest'
+import { unlessInvalid } from '../src/experiments/bar.ts'
 import { judgeExperiment } from '../src/experiments/experiment.ts'
 import { readHistoryCounters, type HistoryCounters } from '../src/experiments/history-counters.ts'
 import { createDistribution } from '../src/lib/distribution.ts'
@@ -214,6 +215,19 @@ describe('the verdict', () => {
     const full = judgeExperiment([fine], [], missed, true)
     expect(full.ok).toBe(false)
     expect(full.failures).toEqual(quick.warnings)
+  })
+
+  it('decides nothing about bars where a run lies outside the overrun guard', () => {
+    const runs = [
+      { label: 'pull', valid: true },
+      { label: 'xavier', valid: false },
+    ]
+    const open = unlessInvalid(missed, runs)
+    expect(open.map(({ verdict }) => verdict)).toEqual(missed.map(() => 'not-judged'))
+    expect(open[0]?.value).toBe(missed[0]?.value)
+    expect(open[0]?.note).toMatch(/ms; outside the overrun guard: xavier$/)
+    expect(judgeExperiment([fine], [], open, false).warnings).toEqual([])
+    expect(unlessInvalid(missed, runs.slice(0, 1))).toEqual(missed)
   })
 
   it('fails for texts that differ, for what is wrong in a run, and for counters', () => {

@@ -39,6 +39,21 @@ export const atLeast = (described: Described, value: number | null, limit: numbe
 export const below = (described: Described, value: number | null, limit: number | null): Bar =>
   bar(described, value, limit, (found, other) => found < other)
 
+/** Times that describe the machine decide nothing: the numbers stay, the verdict goes. */
+export function unlessInvalid(
+  bars: readonly Bar[],
+  runs: readonly { readonly label: string; readonly valid: boolean }[],
+): Bar[] {
+  const invalid = runs.filter(({ valid }) => !valid).map(({ label }) => label)
+  if (invalid.length === 0) return [...bars]
+  const reason = `outside the overrun guard: ${invalid.join(', ')}`
+  return bars.map((each) => ({
+    ...each,
+    verdict: 'not-judged',
+    note: each.note === '' ? reason : `${each.note}; ${reason}`,
+  }))
+}
+
 export const missedTexts = (bars: readonly Bar[]): string[] =>
   bars
     .filter(({ verdict }) => verdict === 'missed')

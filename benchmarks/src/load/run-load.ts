@@ -6,6 +6,7 @@ import { createSeededRandom } from '@kvferry/connector-api/testing'
 import type { CompareDependencies } from '../compare/compare.ts'
 import type { Observations } from '../compare/noise-floor.ts'
 import type { RunContext } from '../compare/run-entry.ts'
+import { unlessInvalid } from '../experiments/bar.ts'
 import {
   environmentOf,
   experimentNoise,
@@ -84,7 +85,7 @@ export async function runLoad(
     ...repeated.map((run) => createLoadRunEntry(run, again, plan, context)),
   ]
   const workload = workloadOf(options, plan)
-  const bars = loadBars(entries, noiseFloor)
+  const bars = unlessInvalid(loadBars(entries, noiseFloor), entries)
   return {
     schema: 'kvferry.load/1',
     agent,

@@ -5,6 +5,7 @@
 import type { CompareDependencies } from '../compare/compare.ts'
 import type { Observations } from '../compare/noise-floor.ts'
 import type { RunContext } from '../compare/run-entry.ts'
+import { unlessInvalid } from '../experiments/bar.ts'
 import {
   environmentOf,
   experimentNoise,
@@ -96,7 +97,7 @@ export async function runReuse(
   const repeated = again.length > 0 ? [{ ...first, label: `${first.label} (again)` }] : []
   const judged = [...entries, ...repeated.map((run) => createReuseRunEntry(run, again, context))]
   const workload = workloadOf(options, first, plannedRequests(plan).length)
-  const bars = reuseBars(workingSet, entries, noiseFloor)
+  const bars = unlessInvalid(reuseBars(workingSet, entries, noiseFloor), entries)
   return {
     schema: 'kvferry.reuse/1',
     agent,
