@@ -6,6 +6,7 @@ export default defineConfig(
     index: 'src/index.ts',
     cli: 'src/cli.ts',
     'micro-child': 'src/micro/child.ts',
+    'micro-paths-child': 'src/micro/paths-child.ts',
     'micro-router-engines': 'src/micro/router-engines-child.ts',
   }),
 )

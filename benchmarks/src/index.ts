@@ -23,7 +23,16 @@ export { runLoad, type LoadOptions } from './load/run-load.ts'
 export { loadRuns } from './load/runs-of.ts'
 export { renderLoad } from './load/table.ts'
 export { runMicroAgent, type MicroAgentOptions } from './micro/agent.ts'
-export type { MicroCase, MicroResult, MicroRouterResult, RouterCase } from './micro/result.ts'
+export type {
+  MicroCase,
+  MicroPathsResult,
+  MicroResult,
+  MicroRouterResult,
+  PathsCase,
+  RouterCase,
+} from './micro/result.ts'
+export { runMicroPaths, type MicroPathsOptions } from './micro/paths.ts'
+export { renderMicroPaths } from './micro/paths-table.ts'
 export { runMicroRouter, type MicroRouterOptions } from './micro/router.ts'
 export { renderMicroRouter } from './micro/router-table.ts'
 export { renderMicro } from './micro/table.ts'

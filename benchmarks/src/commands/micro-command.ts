@@ -7,7 +7,13 @@ import { createProgress, type Progress } from '../lib/progress.ts'
 import { assertWritable, writeResult } from '../lib/result-file.ts'
 import { assertMatchesSchema } from '../lib/result-schema.ts'
 import type { CommandIo } from '../main.ts'
-import type { MicroHistoryResult, MicroResult, MicroRouterResult } from '../micro/result.ts'
+import type {
+  MicroHistoryResult,
+  MicroPathsResult,
+  MicroResult,
+  MicroRouterResult,
+} from '../micro/result.ts'
+import { paths } from '../micro/paths-settings.ts'
 import { micro } from '../micro/settings.ts'
 import { UsageError } from '../usage-error.ts'
 
@@ -15,26 +21,33 @@ interface MicroFlags {
   readonly agent?: boolean
   readonly router?: boolean
   readonly history?: boolean
+  readonly paths?: boolean
   readonly pairs?: string
   readonly python?: string
   readonly json?: string
 }
 
 const pairsMax = 100_000
-const defaults = `${micro.pairCount} with --agent, ${micro.router.roundCount} with --router, ${micro.history.roundCount} with --history`
+const defaults = [
+  `${micro.pairCount} with --agent`,
+  `${micro.router.roundCount} with --router`,
+  `${micro.history.roundCount} with --history`,
+  `${paths.roundCount} with --paths`,
+].join(', ')
 
 const example = `
 Examples:
   $ kvferry-bench micro --agent --json micro.json
   $ kvferry-bench micro --router
   $ kvferry-bench micro --history
+  $ kvferry-bench micro --paths --json paths.json
 
---agent needs NIXL and a C++ compiler (for the baseline). Exit code: 0 every bar held, 1 one was missed, a byte was
+--agent needs NIXL and a C++ compiler (for the baseline), --paths needs NIXL. Exit code: 0 every bar held, 1 one was missed, a byte was
 wrong or the machine is too noisy to judge, 2 wrong usage.`
 
 /** One part's measurement, and how its result looks on the screen. */
 interface Measured {
-  readonly result: MicroResult | MicroRouterResult | MicroHistoryResult
+  readonly result: MicroResult | MicroRouterResult | MicroHistoryResult | MicroPathsResult
   readonly text: string
 }
 
@@ -72,7 +85,20 @@ async function measureHistory(flags: MicroFlags, io: CommandIo, progress: Progre
   return { result, text: renderMicroHistory(result) }
 }
 
-const parts = { agent: measureAgent, router: measureRouter, history: measureHistory } as const
+async function measurePaths(flags: MicroFlags, io: CommandIo, progress: Progress) {
+  const rounds = countOf(flags) ?? paths.roundCount
+  const { runMicroPaths } = await import('../micro/paths.ts')
+  const { renderMicroPaths } = await import('../micro/paths-table.ts')
+  const result = await runMicroPaths({ rounds, progress, signal: io.signal })
+  return { result, text: renderMicroPaths(result) }
+}
+
+const parts = {
+  agent: measureAgent,
+  router: measureRouter,
+  history: measureHistory,
+  paths: measurePaths,
+} as const
 const partNames = Object.keys(parts) as readonly (keyof typeof parts)[]
 
 async function measure(flags: MicroFlags, io: CommandIo): Promise<number> {
@@ -109,6 +135,7 @@ export function addMicroCommand(
     .option('--agent', 'the NIXL agent against a bare loop over the C API')
     .option('--router', 'what the router adds to a token of 100 streams, against no router')
     .option('--history', "the history's index: a block's lookup, by how many it holds")
+    .option('--paths', 'the same blocks by descriptors and by slabs')
     .option('--pairs <n>', `interleaved pairs of each case (default: ${defaults})`)
     .option(
       '--python <interpreter>',

@@ -2,7 +2,13 @@
  * Which connector configurations a run compares, and what they are called in results: the connector's
  * name plus its options that aren't the default (`pull`, `pull-inline`, …).
  */
-import { ConnectorError, loadConnector, type ConnectorFactory } from '@kvferry/connector-api'
+import {
+  assertPath,
+  ConnectorError,
+  loadConnector,
+  type ConnectorFactory,
+  type TransferPath,
+} from '@kvferry/connector-api'
 import { nearestKey } from '@kvferry/runtime'
 import { UsageError } from '../usage-error.ts'
 
@@ -14,6 +20,8 @@ export interface Configuration {
   /** Only what differs from the connector's defaults. */
   readonly options: Readonly<Record<string, unknown>>
   readonly hooks: Hooks
+  /** The engines' `path`, where the user chose one: for all connectors alike, so none of their options. */
+  readonly path?: TransferPath
   readonly label: string
 }
 
@@ -82,7 +90,7 @@ function refuseMisspelt(connector: string): void {
  */
 function checkShared(factory: ConnectorFactory, request: ConfigurationRequest): void {
   try {
-    factory.parseOptions(request.options)
+    factory.parseOptions(withoutPath(request.options))
   } catch (error) {
     if (!ConnectorError.isInstance(error) || request.connectors.length === 1) throw error
     const [[key, value] = ['key', 'value']] = Object.entries(request.options)
@@ -110,6 +118,26 @@ function variantsOf(
   return postingVariants(defaults, request.posting)
 }
 
+function withoutPath(options: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(options).filter(([key]) => key !== 'path'))
+}
+
+const pathWords: readonly TransferPath[] = ['auto', 'descriptors', 'slabs']
+
+/** @throws ConnectorError ERR_KV_CONFIG. */
+function pathOf(factory: ConnectorFactory, value: unknown): { readonly path?: TransferPath } {
+  if (value === undefined || value === 'auto') return {}
+  const path = pathWords.find((word) => word === value)
+  if (path === undefined) {
+    const remedy = `use ${pathWords.join(' or ')}`
+    throw new ConnectorError('ERR_KV_CONFIG', `path is ${String(value)}: ${remedy}`, {
+      ...{ field: 'path', value: String(value), remedy },
+    })
+  }
+  assertPath(factory, path)
+  return { path }
+}
+
 export interface ConfigurationRequest {
   readonly connectors: readonly ConnectorChoice[]
   readonly posting: Posting
@@ -133,11 +161,14 @@ export async function resolveConfigurations(
     const defaults = factory.parseOptions({})
     checkShared(factory, request)
     for (const variant of variantsOf(choice, defaults, request)) {
-      const given = { ...variant, ...request.options, ...choice.options }
+      const all = { ...variant, ...request.options, ...choice.options }
+      const path = pathOf(factory, all['path'])
+      const given = withoutPath(all)
       factory.parseOptions(given)
       const options = nonDefault(given, defaults)
       for (const hooks of request.hooks) {
-        result.push({ connector, options, hooks, label: labelOf(factory.name, options, hooks) })
+        const label = labelOf(factory.name, { ...options, ...path }, hooks)
+        result.push({ connector, options, hooks, ...path, label })
       }
     }
   }

@@ -30,7 +30,12 @@ async function startInlineEngine(
     port: 0,
     role,
     ...(configuration
-      ? { connector: configuration.connector, options: configuration.options, sideChannelPort: 0 }
+      ? {
+          connector: configuration.connector,
+          options: configuration.options,
+          sideChannelPort: 0,
+          ...(configuration.path && { path: configuration.path }),
+        }
       : {}),
     engineId: role,
     model: shape.model,

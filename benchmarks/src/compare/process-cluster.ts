@@ -61,6 +61,7 @@ function writeConfig(directory: string, spec: ClusterSpec, role: string, engineI
     engineId,
     sideChannel: { host: '127.0.0.1', port: 0 },
     options: configuration?.options,
+    path: configuration?.path,
   }
   writeFileSync(path, JSON.stringify(config))
   return path

@@ -164,7 +164,10 @@ export function createRunEntry(
     connector: configuration?.connector ?? 'none',
     label: configuration?.label ?? 'oracle',
     point: pointOf(context.point, measured),
-    options: configuration?.options ?? {},
+    options: {
+      ...configuration?.options,
+      ...(configuration?.path && { path: configuration.path }),
+    },
     valid: summaries.every((summary) => summary.valid),
     cpuBusy: Math.max(...trials.map((trial) => trial.cpuBusy)),
     agent: context.agent,

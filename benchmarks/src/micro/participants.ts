@@ -67,6 +67,14 @@ export class Participants {
     })
   }
 
+  /** A child with our agent and blocks of many sizes. */
+  async paths(name: string) {
+    const script = join(packageRoot, 'dist', 'micro-paths-child.js')
+    return this.#start(name, process.execPath, [script, name], {
+      KVFERRY_NIXL_LIBRARY: this.#options.libraryPath,
+    })
+  }
+
   /** NIXL's own bindings in `interpreter`. @throws Error with what it lacks. */
   async python(interpreter: string, flags: readonly string[] = []) {
     const script = join(packageRoot, 'python', 'prepped_post.py')
@@ -78,12 +86,12 @@ export class Participants {
   }
 
   /** Initiator and target of one kind, connected and wired up. */
-  async side(kind: 'bare' | 'ours', name: string): Promise<Side> {
+  async side(kind: 'bare' | 'ours' | 'paths', name: string): Promise<Side> {
     const start = (role: string) => this[kind](`${name}-${role}`)
     const target = await start('target')
     const initiator = await start('initiator')
     await target.process.request('serve')
-    const peer = kind === 'ours' ? [target.process.name, ...target.words] : target.words
+    const peer = kind === 'bare' ? target.words : [target.process.name, ...target.words]
     await initiator.process.request(['connect', ...peer].join(' '))
     return { initiator: initiator.process, target: target.process }
   }

@@ -77,6 +77,26 @@ export interface RouterCase {
   readonly bar: Bar
 }
 
+/** The same blocks by descriptors and by slabs. */
+export interface PathsCase {
+  readonly kind: 'paths'
+  readonly label: string
+  readonly direction: 'read' | 'write'
+  readonly blockSizeBytes: number
+  readonly blockCount: number
+  readonly pairs: number
+  /** Post → completion in the JavaScript callback. */
+  readonly descriptorsUs: Distribution
+  readonly slabsUs: Distribution
+  /** Throughput by slabs as a share of that by descriptors, pair by pair. */
+  readonly ratio: Distribution
+  readonly ratioMedianInterval: readonly [low: number, high: number]
+  /** Descriptors against descriptors, the same way. */
+  readonly noise: { readonly ratio: Distribution; readonly spread: number }
+  readonly bytesVerified: boolean
+  readonly bar: Bar
+}
+
 export type MicroCase = ThroughputCase | DistributionCase | CpuCase | PythonCase
 
 export interface MicroResult {
@@ -163,5 +183,25 @@ export interface MicroRouterResult {
     readonly unit: 'us'
   }
   readonly cases: readonly (RouterCase | CpuCase)[]
+  readonly verdict: { readonly ok: boolean; readonly failures: readonly string[] }
+}
+
+/** The same file with the agent's paths measured: `micro --paths`. */
+export interface MicroPathsResult {
+  readonly schema: 'kvferry.micro/1'
+  readonly agent: 'nixl'
+  readonly environment: Environment
+  readonly workload: {
+    readonly rounds: number
+    readonly slabs: { readonly sizeBytes: number; readonly countPerDirection: number }
+    readonly baseline: string
+    readonly variables: Readonly<Record<string, string>>
+  }
+  readonly noiseFloor: {
+    readonly method: 'a-a-pairs'
+    readonly label: string
+    readonly spread: number
+  }
+  readonly cases: readonly PathsCase[]
   readonly verdict: { readonly ok: boolean; readonly failures: readonly string[] }
 }
