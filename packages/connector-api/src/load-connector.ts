@@ -2,6 +2,7 @@
  * The config word: turns `connector: pull` into that package's factory by a dynamic import, so that an
  * installation needs only the connectors it uses.
  */
+import type { TransferPath } from './config.ts'
 import { ConnectorError } from './errors.ts'
 import type { ConnectorFactory } from './connector.ts'
 import { nearestOption } from './protocol/nearest-option.ts'
@@ -42,6 +43,18 @@ function misspelt(connector: string, meant: string, cause: unknown): ConnectorEr
     { field: 'connector', value: connector, remedy },
     { cause },
   )
+}
+
+/**
+ * Refuses a configured path that the connector's transfers can't take.
+ * @throws ConnectorError ERR_KV_CONFIG.
+ */
+export function assertPath(factory: ConnectorFactory, path: TransferPath): void {
+  const paths: readonly TransferPath[] = factory.capabilities.transferPaths ?? ['descriptors']
+  if (path === 'auto' || paths.includes(path)) return
+  const remedy = `use auto or ${paths.join(' or ')}`
+  const message = `path is ${path}, which ${factory.name} does not take: ${remedy}`
+  throw new ConnectorError('ERR_KV_CONFIG', message, { field: 'path', value: path, remedy })
 }
 
 /**

@@ -3,3 +3,5 @@ import { createMemoryHarness, runAgentConformance } from '@kvferry/connector-api
 for (const seed of [1, 2]) {
   runAgentConformance(`memory fabric, seed ${seed}`, createMemoryHarness({ seed }))
 }
+
+runAgentConformance('memory fabric by slabs', createMemoryHarness({ seed: 3, path: 'slabs' }))

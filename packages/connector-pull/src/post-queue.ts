@@ -57,7 +57,8 @@ export class PostQueue {
     if (posts.size === 0) return ended
     const waitUntilPosted = this.#init.options.posting === 'inline'
     const calledAtMs = clock.now()
-    const results = postAll(agent, [...posts.values()], { waitUntilPosted })
+    const options = { waitUntilPosted, path: this.#init.components.config.path }
+    const results = postAll(agent, [...posts.values()], options)
     const endedAtMs = clock.now()
     const blockedUs = ((endedAtMs - beganAtMs) * 1_000) / posts.size
     // A call that waits returns long after the agent has its posts.

@@ -12,6 +12,7 @@ const capabilities: ConnectorCapabilities = {
   supportsLora: false,
   supportsMultimodal: false,
   supportsParallelSampling: false,
+  transferPaths: ['descriptors', 'slabs'],
 }
 
 export const pushIdentity = { name: 'push', capabilities }

@@ -94,6 +94,12 @@ Result Agent::create(AgentConfig config, CompletionSink& sink, std::unique_ptr<A
                             config.name.find('\0') == std::string::npos;
   if (!isNameUsable)
     return Result::outOfRange("agent", "the name must have 1 to 256 bytes, none zero");
+  const SlabConfig& slabs = config.slabs;
+  const bool areSlabsUsable =
+      slabs.slabCount == 0 ||
+      (slabs.slabCount <= limits::kSlabCountMax && slabs.slabBytes % 8 == 0 &&
+       slabs.slabBytes >= limits::kSlabSizeBytesMin && slabs.slabBytes <= limits::kSlabSizeBytesMax);
+  if (!areSlabsUsable) return Result::outOfRange("agent", "number or size of the slabs");
   if (config.api == nullptr) return Result::failure(Status::kUnavailable, "agent", "no library");
   auto core = std::make_shared<AgentCore>(std::move(config), sink);
   core->commandsInFlight = 1;
@@ -241,6 +247,9 @@ AgentCounters Agent::counters() const {
   counters.notificationsDropped = from.notificationsDropped;
   counters.bytesMoved = from.bytesMoved;
   counters.polls = from.polls;
+  counters.slabsLent = from.slabsLent;
+  counters.slabsSuspect = from.slabsSuspect;
+  counters.slabsMoved = from.slabsMoved;
   return counters;
 }
 

@@ -20,6 +20,8 @@
 #include "host_memory.h"
 #include "limits.h"
 #include "nixl_api.h"
+#include "process_id.h"
+#include "slab_config.h"
 #include "status.h"
 
 namespace kvferry {
@@ -30,6 +32,7 @@ struct AgentConfig {
   std::shared_ptr<const NixlApi> api;
   /** In order of creation, for example {"UCX"}. */
   std::vector<std::string> backends;
+  SlabConfig slabs{};
 };
 
 /** Names one asynchronous command; its CommandCompletion carries the same number. Never 0. */
@@ -73,6 +76,8 @@ struct PostView {
   /** From enqueueing. A post not yet handed to the network by then fails (final), instead of
    * overdue. */
   uint64_t deadlineMs = limits::kTransferDeadlineMs;
+  /** By slabs instead of descriptors; kUnsupported where one of the two agents has none. */
+  bool isBySlabs = false;
 };
 
 struct CommandCompletion {
@@ -138,6 +143,9 @@ struct AgentCounters {
   uint64_t notificationsDropped = 0;
   uint64_t bytesMoved = 0;
   uint64_t polls = 0;
+  uint64_t slabsLent = 0;
+  uint64_t slabsSuspect = 0;
+  uint64_t slabsMoved = 0;
 };
 
 struct BlockTableDescription {
@@ -187,6 +195,8 @@ class Agent {
    * removed before completes with ok; kInvalidHandle for one that never was a peer.
    */
   Result removePeer(uint64_t peer, Ticket* ticket);
+  /** Proof: see `TransferAgent.processEnded`. */
+  Result processEnded(const ProcessId& process, Ticket* ticket);
   /** kOutOfRange: size. Completes when handed to the network. */
   Result notify(uint64_t peer, const uint8_t* message, size_t sizeBytes, Ticket* ticket);
   /**
@@ -210,6 +220,8 @@ class Agent {
   /** Ok for a table that was released before (idempotent); kBusy while a transfer uses it. */
   Result releaseBlockTable(uint64_t table);
 
+  /** kInvalidHandle. */
+  Result hasSlabs(uint64_t peer, bool* hasThem) const;
   Result createFence(uint64_t* fence);
   /**
    * At once, or `delayUs` from now by the agent's thread; of several calls the earliest moment counts.

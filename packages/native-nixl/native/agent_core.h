@@ -32,6 +32,9 @@ struct AtomicCounters {
   std::atomic<uint64_t> notificationsDropped{0};
   std::atomic<uint64_t> bytesMoved{0};
   std::atomic<uint64_t> polls{0};
+  std::atomic<uint64_t> slabsLent{0};
+  std::atomic<uint64_t> slabsSuspect{0};
+  std::atomic<uint64_t> slabsMoved{0};
 };
 
 /** Fences by number: those below `next` that aren't in `open` have been signalled. */

@@ -49,7 +49,7 @@ Result copySide(const SideView& view, std::shared_ptr<TableEntry> entry, OwnedSi
  */
 Result prepareTransfer(HandleTable<std::shared_ptr<Peer>>& peers,
                        HandleTable<std::shared_ptr<TableEntry>>& tables, PlanScratch& scratch,
-                       const FenceSet& fences, const PostView& post, Transfer* transfer) {
+                       const FenceSet& fences, const SlabConfig& slabs, const PostView& post, Transfer* transfer) {
   const std::shared_ptr<Peer>* peer = peers.find(post.peer);
   if (peer == nullptr) return invalidHandle("peer");
   const std::shared_ptr<TableEntry>* local = tables.find(post.local.table);
@@ -57,6 +57,10 @@ Result prepareTransfer(HandleTable<std::shared_ptr<Peer>>& peers,
   const std::shared_ptr<TableEntry>* remote = tables.find(post.remote.table);
   if (remote == nullptr || (*remote)->peer != post.peer)
     return invalidHandle("block table of the peer");
+  if (post.isBySlabs && (slabs.slabCount == 0 || (*peer)->slabs.slabCount == 0)) {
+    return Result::failure(Status::kUnsupported, "path",
+                           slabs.slabCount == 0 ? "this agent has no slabs" : "the peer lends none");
+  }
   if (post.hasFence && !fences.wasMade(post.fence)) return invalidHandle("fence");
   if (post.hasNotification && post.notificationSizeBytes > limits::kNotificationSizeBytesMax) {
     return Result::outOfRange("post", "the notification is over 512 bytes");
@@ -66,6 +70,7 @@ Result prepareTransfer(HandleTable<std::shared_ptr<Peer>>& peers,
   if (!copied.ok()) return copied;
   transfer->direction = post.direction;
   transfer->peer = *peer;
+  transfer->isBySlabs = post.isBySlabs;
   transfer->fence = post.hasFence && fences.open.count(post.fence) > 0 ? post.fence : 0;
   transfer->hasNotification = post.hasNotification;
   if (post.hasNotification) {
@@ -103,7 +108,7 @@ Result Agent::postAll(const PostView* posts, size_t count, bool isWaitUntilPoste
     for (size_t i = 0; i < count; i++) {
       auto transfer = std::make_unique<Transfer>();
       Result prepared = prepareTransfer(core_->peers, core_->tables, core_->scratch, core_->fences,
-                                        posts[i], transfer.get());
+                                        core_->config.slabs, posts[i], transfer.get());
       if (!prepared.ok()) {
         if (prepared.status != Status::kLimit) prepared.value = i;
         return prepared;

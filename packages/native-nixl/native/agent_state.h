@@ -15,6 +15,7 @@
 #include "block_table.h"
 #include "host_memory.h"
 #include "nixl_handles.h"
+#include "slab_wire.h"
 #include "transfer_plan.h"
 
 namespace kvferry {
@@ -42,6 +43,7 @@ struct Region {
 struct Peer {
   uint64_t handle = 0;         // [lock]
   std::string name;            // [const]
+  SlabFacts slabs;             // [const] none: it lends none
   bool isRemoved = false;      // [lock]
   uint64_t openTransfers = 0;  // [lock] enqueued and without final status
 };
@@ -105,6 +107,7 @@ struct Transfer {
   std::shared_ptr<Peer> peer;
   OwnedSide local;
   OwnedSide remote;
+  bool isBySlabs = false;
   uint64_t fence = 0;  // 0: none
   bool hasNotification = false;
   std::vector<uint8_t> notification;

@@ -109,6 +109,20 @@ Result Agent::releaseBlockTable(uint64_t handle) {
   return Result::success();
 }
 
+Result Agent::processEnded(const ProcessId& process, Ticket* ticket) {
+  std::lock_guard<std::mutex> lock(core_->mutex);
+  Result opened = core_->openTicket(ticket);
+  return opened.ok() ? core_->enqueue(ProcessEndedCommand{*ticket, process}) : opened;
+}
+
+Result Agent::hasSlabs(uint64_t handle, bool* hasThem) const {
+  std::lock_guard<std::mutex> lock(core_->mutex);
+  const std::shared_ptr<Peer>* peer = core_->peers.find(handle);
+  if (peer == nullptr) return Result::failure(Status::kInvalidHandle, "pathsTo", "not a peer");
+  *hasThem = core_->config.slabs.slabCount > 0 && (*peer)->slabs.slabCount > 0;
+  return Result::success();
+}
+
 Result Agent::createFence(uint64_t* fence) {
   std::lock_guard<std::mutex> lock(core_->mutex);
   Result open = core_->checkIntake();

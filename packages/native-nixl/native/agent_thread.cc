@@ -81,6 +81,7 @@ bool AgentThread::run(Ticket ready) {
     takeCommands();
     postHeld();
     poll();
+    stepSlabs();
     if (isFinished(&isClean)) return isClean;
     sleep();
   }
@@ -133,7 +134,7 @@ void AgentThread::sleep() {
       descriptorsCheckedAt_ = now;
     }
   }
-  if (!draining_.empty()) {
+  if (!draining_.empty() || (borrower_ != nullptr && borrower_->hasTasks())) {
     end = std::min(end, now + std::chrono::microseconds(limits::kDrainingPollPauseUs));
   }
   for (const auto& transfer : held_) end = std::min(end, transfer->deadline);
@@ -166,12 +167,13 @@ bool AgentThread::isFinished(bool* isClean) {
              Result::failure(Status::kClosed, "post", "the agent was closed"));
     }
   }
-  const bool hasOpen = !active_.empty() || !draining_.empty() || !held_.empty();
+  const bool hasOpen = !active_.empty() || !draining_.empty() || !held_.empty() ||
+                       (borrower_ != nullptr && borrower_->hasTasks());
   if (hasOpen && !isLate) return false;
   CommandCompletion completion;
   completion.ticket = closeTicket_;
   completion.leakedTransfers = hasOpen ? abandonOpenTransfers() : 0;
-  *isClean = !hasOpen;
+  *isClean = completion.leakedTransfers == 0;
   if (*isClean) {
     takeDown();
   } else {
@@ -185,10 +187,18 @@ bool AgentThread::isFinished(bool* isClean) {
 
 uint64_t AgentThread::abandonOpenTransfers() {
   for (auto& transfer : active_) reportOverdue(*transfer);
-  return active_.size() + draining_.size();
+  const uint64_t bySlabs = borrower_ != nullptr ? borrower_->abandon() : 0;
+  return active_.size() + draining_.size() + bySlabs;
 }
 
 void AgentThread::takeDown() {
+  if (store_ != nullptr) {
+    borrower_->letGo();
+    // Its requests are the agent's.
+    borrower_.reset();
+    // Whoever holds one may still write there.
+    store_->close(lender_->lentCount() > 0);
+  }
   std::vector<std::shared_ptr<Region>> regions;
   {
     std::lock_guard<std::mutex> lock(core_->mutex);

@@ -10,10 +10,12 @@
 
 #include "agent_core.h"
 #include "environment.h"
+#include "slab_borrower.h"
+#include "slab_lender.h"
 
 namespace kvferry {
 
-class AgentThread {
+class AgentThread final : private SlabHost {
  public:
   explicit AgentThread(std::shared_ptr<AgentCore> core);
   AgentThread(const AgentThread&) = delete;
@@ -41,6 +43,7 @@ class AgentThread {
   void execute(AddPeerCommand& command);
   void execute(RemovePeerCommand& command);
   void execute(NotifyCommand& command);
+  void execute(ProcessEndedCommand& command);
   void execute(PostCommand& command);
   void execute(CloseCommand& command);
   Result addPeer(const AddPeerCommand& command, uint64_t* handle);
@@ -60,11 +63,23 @@ class AgentThread {
   void reportOverdue(const Transfer& transfer);
   void finish(std::unique_ptr<Transfer> transfer, TransferOutcome outcome, Result result);
 
+  // agent_thread_slabs.cc
+  Result startSlabs();
+  void stepSlabs();
+  bool areSlabsBusy() const;
+  Result makeRequest(bool isRead, const Peer& peer, uint64_t local, uint64_t remote, uint64_t bytes,
+                     TransferRequest* request) override;
+  int startRequest(TransferRequest& request, const SlabMessageFrame* message) override;
+  int send(const Peer& peer, const uint8_t* bytes, size_t sizeBytes) override;
+  void endTransfer(std::unique_ptr<Transfer> transfer, bool wasOverdue, Result result) override;
+  void tellOverdue(const Transfer& transfer) override;
+  bool isForgotten(const Peer& peer) override;
+
   const NixlApi& api() const noexcept { return *core_->config.api; }
   void noteActivity() noexcept { lastActivity_ = MonotonicClock::now(); }
   /** Also a broken agent owes its open transfers their final status. */
   bool isPolling() const {
-    return !active_.empty() || (isReady_ && (core_->isNotificationExpected.load() || isFlushing()));
+    return !active_.empty() || areSlabsBusy() || (isReady_ && (core_->isNotificationExpected.load() || isFlushing()));
   }
   bool isFlushing() const { return MonotonicClock::now() < flushEnd_; }
   void startFlush() {
@@ -92,6 +107,13 @@ class AgentThread {
   /** Posted, past its deadline: the drain list. */
   std::vector<std::unique_ptr<Transfer>> draining_;
   TransferPlan plan_;
+
+  /** Own regions, as a borrower of our slabs may name them. */
+  RegisteredRanges ranges_;
+  /** All three, or none. */
+  std::unique_ptr<SlabStore> store_;
+  std::unique_ptr<SlabLender> lender_;
+  std::unique_ptr<SlabBorrower> borrower_;
 
   std::vector<Command> batch_;
   uint64_t fenceEpochSeen_ = 0;

@@ -40,7 +40,7 @@ Result AgentThread::start() {
   if (status != kNixlSuccess) return Result::nixlFailure("create_notif_map", status);
   notifications_ = NixlNotificationMap(api(), handle);
   descriptors_.markNew();
-  return Result::success();
+  return startSlabs();
 }
 
 void AgentThread::complete(Ticket ticket, Result result, uint64_t handle) {
@@ -68,6 +68,7 @@ void AgentThread::execute(RegisterCommand& command) {
     region.list.reset();
     region.pin.reset();
   }
+  if (result.ok()) ranges_.add(region.address, region.lengthBytes);
   {
     std::lock_guard<std::mutex> lock(core_->mutex);
     if (result.ok()) {
@@ -82,6 +83,7 @@ void AgentThread::execute(RegisterCommand& command) {
 void AgentThread::execute(DeregisterCommand& command) {
   Region& region = *command.region;
   Result result = Result::success();
+  ranges_.remove(region.address, region.lengthBytes);
   const int status = api().deregister_mem(agent_.get(), region.list.get(), nullptr);
   if (status != kNixlSuccess) result = Result::nixlFailure("deregister_mem", status);
   region.list.reset();
@@ -106,6 +108,7 @@ void AgentThread::execute(MetadataCommand& command) {
       const auto* from = static_cast<const uint8_t*>(bytes);
       completion.bytes.assign(from, from + sizeBytes);
       std::free(bytes);
+      if (store_ != nullptr) appendSlabFacts(store_->facts(), &completion.bytes);
     } else {
       completion.result = Result::nixlFailure("get_local_md", status);
     }
@@ -131,6 +134,7 @@ Result AgentThread::addPeer(const AddPeerCommand& command, uint64_t* handle) {
   if (!loaded.ok()) return loaded;
   auto peer = std::make_shared<Peer>();
   peer->name = command.expectedName;
+  splitSlabFacts(command.metadata.data(), command.metadata.size(), &peer->slabs);
   {
     std::lock_guard<std::mutex> lock(core_->mutex);
     peer->handle = core_->peers.insert(peer);
@@ -165,8 +169,11 @@ Result AgentThread::replacePeer(const std::string& name) {
 
 Result AgentThread::loadPeer(const AddPeerCommand& command) {
   char* nameFound = nullptr;
-  const int loaded = api().load_remote_md(agent_.get(), command.metadata.data(),
-                                          command.metadata.size(), &nameFound);
+  SlabFacts facts;
+  const size_t sizeBytes =
+      splitSlabFacts(command.metadata.data(), command.metadata.size(), &facts);
+  const int loaded =
+      api().load_remote_md(agent_.get(), command.metadata.data(), sizeBytes, &nameFound);
   const std::string name = nameFound != nullptr ? nameFound : "";
   std::free(nameFound);
   if (loaded != kNixlSuccess) {
@@ -194,6 +201,8 @@ Result AgentThread::loadPeer(const AddPeerCommand& command) {
 }
 
 void AgentThread::invalidate(const std::string& name) {
+  const auto known = loadedPeers_.find(name);
+  if (borrower_ != nullptr && known != loadedPeers_.end()) borrower_->forget(*known->second);
   api().invalidate_remote_md(agent_.get(), name.c_str());
   loadedPeers_.erase(name);
 }
@@ -231,6 +240,14 @@ void AgentThread::execute(NotifyCommand& command) {
   complete(command.ticket, std::move(result));
 }
 
+void AgentThread::execute(ProcessEndedCommand& command) {
+  if (store_ != nullptr) {
+    lender_->processEnded(command.process);
+    borrower_->processEnded(command.process);
+  }
+  complete(command.ticket, Result::success());
+}
+
 void AgentThread::execute(PostCommand& command) { postOrHold(std::move(command.transfer)); }
 
 void AgentThread::execute(CloseCommand& command) {
@@ -263,8 +280,12 @@ void AgentThread::takeNotifications() {
       const void* bytes = nullptr;
       size_t sizeBytes = 0;
       if (api().notif_map_get_notif(map, from, j, &bytes, &sizeBytes) != kNixlSuccess) continue;
-      core_->counters.notificationsReceived += 1;
       noteActivity();
+      if (lender_ != nullptr && lender_->take(static_cast<const uint8_t*>(bytes), sizeBytes,
+                                              MonotonicClock::now())) {
+        continue;
+      }
+      core_->counters.notificationsReceived += 1;
       if (sizeBytes > limits::kNotificationSizeBytesMax) {
         core_->counters.notificationsDropped += 1;
         continue;

@@ -92,6 +92,10 @@ void AgentThread::post(std::unique_ptr<Transfer> transfer) {
            Result::failure(Status::kBroken, "agent", "the agent is broken"));
     return;
   }
+  if (transfer->isBySlabs) {
+    core_->counters.transfersPosted += 1;
+    return borrower_->add(std::move(transfer));
+  }
   Result created = createRequest(*transfer);
   NixlOptions options;
   if (created.ok() && transfer->hasNotification) {

@@ -36,6 +36,10 @@ struct NotifyCommand {
   std::shared_ptr<Peer> peer;
   std::vector<uint8_t> message;
 };
+struct ProcessEndedCommand {
+  Ticket ticket;
+  ProcessId process;
+};
 struct PostCommand {
   std::unique_ptr<Transfer> transfer;
 };
@@ -46,6 +50,7 @@ struct CloseCommand {
 };
 
 using Command = std::variant<RegisterCommand, DeregisterCommand, MetadataCommand, AddPeerCommand,
-                             RemovePeerCommand, NotifyCommand, PostCommand, CloseCommand>;
+                             RemovePeerCommand, NotifyCommand, ProcessEndedCommand, PostCommand,
+                             CloseCommand>;
 
 }  // namespace kvferry

@@ -20,6 +20,10 @@ inline constexpr uint64_t kPeerCountMax = 256;
 inline constexpr uint64_t kDrainingTransferCountMax = 1'024;
 inline constexpr uint64_t kTransferDeadlineMs = 30'000;
 inline constexpr uint64_t kFenceDelayMsMax = 3'600'000;
+inline constexpr uint64_t kSlabSizeBytesMin = 4'096;
+inline constexpr uint64_t kSlabSizeBytesMax = 268'435'456;
+inline constexpr uint64_t kSlabCountMax = 64;
+inline constexpr uint64_t kSlabSilenceMs = 30'000;
 
 // --- native only ---
 /** Commands (register, addPeer, notify, ...) that are queued, running, or done and not yet drained.
@@ -54,6 +58,12 @@ inline constexpr uint64_t kDrainingPollPauseUs = 5'000;
  * the connection is wired up it only waits in a queue, which nothing but polls moves.
  */
 inline constexpr uint64_t kFlushMs = 1'000;
+/** Borrowers that a lender of slabs knows at once; more than peers, for dead ones are forgotten late. */
+inline constexpr uint64_t kSlabBorrowerCountMax = 1'024;
+/** How long slabs of a peer are kept without work, so that the next transfer needn't ask for them. */
+inline constexpr uint64_t kSlabLingerMs = 10;
+/** Pause between looks for dead borrowers, and between looks at a peer that can't be read. */
+inline constexpr uint64_t kSlabCheckMs = 50;
 /** Failed polls in a row after which the agent counts as broken. */
 inline constexpr uint64_t kPollFailuresMax = 64;
 

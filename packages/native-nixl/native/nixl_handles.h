@@ -88,6 +88,7 @@ class TransferRequest {
   int post(NixlHandle options) noexcept {
     return keep(api_->post_xfer_req(agent_, request_, options));
   }
+  bool isMade() const noexcept { return request_ != nullptr; }
   int poll() noexcept { return keep(api_->get_xfer_status(agent_, request_)); }
 
   void release() noexcept {

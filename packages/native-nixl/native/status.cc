@@ -27,6 +27,8 @@ const char* statusName(Status status) noexcept {
       return "nixl";
     case Status::kUnavailable:
       return "unavailable";
+    case Status::kUnsupported:
+      return "unsupported";
     case Status::kBroken:
       return "broken";
   }

@@ -31,6 +31,8 @@ enum class [[nodiscard]] Status : uint8_t {
   kNixl,
   /** ERR_NIXL_UNAVAILABLE: the library can't be loaded or used; `detail` says why. */
   kUnavailable,
+  /** ERR_KV_UNSUPPORTED: `operation` names the capability. */
+  kUnsupported,
   /** ERR_NIXL: the agent's thread or the library failed before; nothing more is accepted. */
   kBroken,
 };

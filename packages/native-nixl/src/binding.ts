@@ -16,6 +16,7 @@ export type NativeStatus =
   | 'deadline'
   | 'nixl'
   | 'unavailable'
+  | 'unsupported'
   | 'broken'
 
 /** A native `Result` that is not ok. A throwing native function puts it into `failure` of its Error. */
@@ -84,7 +85,8 @@ export interface NativeMemory {
 
 /**
  * Posts of one call as one flat list, so that C++ reads by index instead of by property name. Per post:
- * direction (0 read, 1 write), peer, fence, notification, deadlineMs, then two sides of: table, block ids
+ * direction (0 read, 1 write), peer, fence, notification, deadlineMs, path (0 descriptors, 1 slabs), then
+ * two sides of: table, block ids
  * or regions, offsets, lengths (both null for block ids).
  */
 export type NativePosts = (number | Uint8Array | Uint32Array | Float64Array | null)[]
@@ -98,6 +100,7 @@ export interface NativeAgent {
   addPeer(metadata: Uint8Array, expectedName: string): Ticket
   removePeer(peer: number): Ticket
   notify(peer: number, message: Uint8Array): Ticket
+  processEnded(machineId: string, pid: number, startTime: number): Ticket
   close(deadlineMs: number): Ticket
   /** Per region: region, offsetBytes, blockSizeBytes, blockStrideBytes, blockCount. */
   declareBlockTable(regions: readonly number[]): number
@@ -105,6 +108,8 @@ export interface NativeAgent {
   importBlockTable(peer: number, exported: Uint8Array): number
   describeBlockTable(table: number): { blockCount: number; blockSizesBytes: number[] }
   releaseBlockTable(table: number): void
+  /** Both agents have some. */
+  hasSlabs(peer: number): boolean
   createFence(): number
   /** `delayUs`: an integer; 0 signals it at once. */
   signalFence(fence: number, delayUs: number): void
@@ -119,7 +124,10 @@ export interface NativeAgent {
     | 'notificationsReceived'
     | 'notificationsDropped'
     | 'bytesMoved'
-    | 'polls',
+    | 'polls'
+    | 'slabsLent'
+    | 'slabsSuspect'
+    | 'slabsMoved',
     number
   >
 }
@@ -168,6 +176,8 @@ export interface NativeBinding {
   /** Makes the log's file hold all that was written to it. */
   flushLog(): void
   probePlugins(path: string): { name: string; isLoadable: boolean }[]
+  /** End and list bytes of each slab, one after the other; null: a slab holds no piece. */
+  planSlabs(lengths: Float64Array, slabBytes: number): number[] | null
   /** Null: no message there yet. */
   tryReceiveFd(socket: number): { fd: number; message: Uint8Array } | null
   /** False: no room yet. */
@@ -177,6 +187,8 @@ export interface NativeBinding {
     name: string,
     libraryPath: string,
     backends: readonly string[],
+    slabBytes: number,
+    slabCount: number,
     onEvents: NativeEvents,
   ) => NativeAgent
   readonly Kernels: new (threads: number) => NativeKernels

@@ -2,7 +2,12 @@
  * From options to a running agent: find the library, set the process up once, start. Also answers whether
  * NIXL can be used here at all, and what it is.
  */
-import type { AnyConnectorError, TransferAgent } from '@kvferry/connector-api'
+import {
+  resolveSlabs,
+  type AnyConnectorError,
+  type SlabOptions,
+  type TransferAgent,
+} from '@kvferry/connector-api'
 import { findLibrary } from './library-path.ts'
 import { loadBinding } from './load-binding.ts'
 import { NixlAgent } from './nixl-agent.ts'
@@ -21,6 +26,8 @@ export interface CreateNixlAgentOptions {
    * the first agent of the process; later agents share its settings.
    */
   readonly env?: Readonly<Record<string, string>>
+  /** Slabs for the path of that name, `2 × count × sizeBytes` of host memory. Default: none. */
+  readonly slabs?: SlabOptions | null
   /** Where UCX logs. Default: memory of this process. */
   readonly logFile?: string
 }
@@ -39,6 +46,7 @@ export async function createNixlAgent(options: CreateNixlAgentOptions): Promise<
     name: options.name,
     libraryPath,
     backends: options.backends ?? ['UCX'],
+    slabs: options.slabs ? resolveSlabs(options.slabs) : null,
   })
   try {
     await agent.whenReady()

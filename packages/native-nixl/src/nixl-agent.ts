@@ -13,9 +13,11 @@ import {
   type BlockTableRegion,
   type FenceHandle,
   type PeerHandle,
+  type ProcessIdentity,
   type ReadyFence,
   type RegionHandle,
   type RegionOptions,
+  type SlabOptions,
   type TransferAgent,
   type TransferHandle,
   type TransferPost,
@@ -34,12 +36,13 @@ export interface NixlAgentOptions {
   /** Absolute path of the library. */
   readonly libraryPath: string
   readonly backends: readonly string[]
+  readonly slabs: Required<SlabOptions> | null
 }
 
 export class NixlAgent implements TransferAgent {
   readonly name: string
   readonly kind = 'nixl'
-  readonly paths: readonly AgentPath[] = ['descriptors']
+  readonly paths: readonly AgentPath[]
   readonly #native: NativeAgent
   readonly #commands = new PendingCommands()
   readonly #drains = new DrainWaiters()
@@ -50,11 +53,14 @@ export class NixlAgent implements TransferAgent {
   /** @throws RangeError for the name; ConnectorError ERR_NIXL_UNAVAILABLE for the library. */
   constructor(binding: NativeBinding, options: NixlAgentOptions) {
     this.name = options.name
+    this.paths = options.slabs === null ? ['descriptors'] : ['descriptors', 'slabs']
+    const { sizeBytes, count } = options.slabs ?? { sizeBytes: 0, count: 0 }
     this.#native = callNative(
       { operation: 'createNixlAgent' },
       () =>
-        new binding.Agent(options.name, options.libraryPath, options.backends, (...events) =>
-          this.#onEvents(...events),
+        new binding.Agent(
+          ...([options.name, options.libraryPath, options.backends, sizeBytes, count] as const),
+          (...events) => this.#onEvents(...events),
         ),
     )
   }
@@ -138,11 +144,15 @@ export class NixlAgent implements TransferAgent {
   }
 
   pathsTo(peer: PeerHandle): readonly AgentPath[] {
-    handle(peer, 'peer')
-    return this.paths
+    const hasSlabs = this.#call('pathsTo', () => this.#native.hasSlabs(handle(peer, 'peer')))
+    return hasSlabs ? ['descriptors', 'slabs'] : ['descriptors']
   }
 
-  async processEnded(): Promise<void> {}
+  async processEnded({ machineId, pid, startTime }: ProcessIdentity): Promise<void> {
+    await this.#run({ operation: 'processEnded' }, () =>
+      this.#native.processEnded(machineId, pid, Number(startTime)),
+    )
+  }
 
   createFence(): ReadyFence {
     const fence = this.#call('createFence', () => this.#native.createFence())
@@ -182,7 +192,7 @@ export class NixlAgent implements TransferAgent {
   }
 
   counters(): AgentCounters {
-    return { ...this.#native.counters(), slabsLent: 0, slabsSuspect: 0, slabsMoved: 0 }
+    return this.#native.counters()
   }
 
   drain(options: { readonly deadlineMs: number }): Promise<void> {

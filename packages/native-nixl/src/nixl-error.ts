@@ -41,6 +41,7 @@ export function failureError(failure: NativeFailure, context: FailureContext): E
     case 'deadline':
     case 'nixl':
     case 'unavailable':
+    case 'unsupported':
     case 'broken':
       return operatingError(failure, context)
     default:
@@ -92,6 +93,8 @@ export function operatingError(failure: NativeFailure, context: FailureContext):
           ? 'Install the library that is missing, or leave the plugin out of "nixl.backends"; "npx kvferry-nixl install" keeps only what UCX needs, so for other plugins name a whole NIXL in KVFERRY_NIXL_LIBRARY'
           : 'Run "npx kvferry-nixl doctor" to see what is missing, or "npx kvferry-nixl install" to fetch it',
       )
+    case 'unsupported':
+      return new ConnectorError('ERR_KV_UNSUPPORTED', message, { capability: failure.operation })
     case 'nixl':
     case 'broken':
     case 'outOfRange':
@@ -154,6 +157,7 @@ const readable: Readonly<Record<NativeFailure['status'], string>> = {
   peerMismatch: 'another peer answered',
   deadline: 'no final status by the deadline',
   nixl: 'the library failed',
+  unsupported: 'not supported',
   unavailable: 'NIXL is not available',
   broken: 'the agent has failed before',
 }

@@ -2,15 +2,12 @@
  * Checks the form of posts (TypeError) and lays them out as the flat list that C++ reads. Ranges, ids and
  * handles are checked in C++, in one pass over the arrays. Nothing here is made per block.
  */
-import {
-  ConnectorError,
-  limits,
-  type TransferPost,
-  type TransferSide,
-} from '@kvferry/connector-api'
+import { limits, type TransferPost, type TransferSide } from '@kvferry/connector-api'
 import type { NativePosts } from './binding.ts'
 
 const directions: Readonly<Record<string, number | undefined>> = { read: 0, write: 1 }
+
+const paths: Readonly<Record<string, number | undefined>> = { descriptors: 0, slabs: 1 }
 
 /** @throws TypeError for a form that is no post; RangeError for a deadline that is no duration. */
 export function layOutPosts(posts: readonly TransferPost[]): NativePosts {
@@ -22,16 +19,15 @@ export function layOutPosts(posts: readonly TransferPost[]): NativePosts {
     if (direction === undefined) {
       throw new TypeError(`direction must be "read" or "write", not ${String(post.direction)}`)
     }
-    if ((post.path ?? 'descriptors') !== 'descriptors') {
-      if (post.path !== 'slabs') throw new TypeError(`path must be known, not ${String(post.path)}`)
-      throw new ConnectorError('ERR_KV_UNSUPPORTED', 'path: this agent has no slabs', {
-        capability: 'path',
-      })
+    const path = paths[post.path ?? 'descriptors']
+    if (path === undefined) {
+      throw new TypeError(`path must be "descriptors" or "slabs", not ${String(post.path)}`)
     }
     list.push(direction, handle(post.peer, 'peer'))
     list.push(post.after === undefined ? null : handle(post.after?.handle, 'after.handle'))
     list.push(post.notification === undefined ? null : bytes(post.notification, 'notification'))
     list.push(deadline(post.deadlineMs ?? limits.transferDeadlineMs))
+    list.push(path)
     pushSide(list, post.local, 'local')
     pushSide(list, post.remote, 'remote')
   }

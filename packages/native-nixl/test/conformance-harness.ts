@@ -2,9 +2,14 @@
  * Harnesses of the agent suite for this package: the fake library, where the peer is a second agent of
  * this process, and real NIXL, where it lives in a process of its own.
  */
-import { realTime, type AgentHarness, type AgentWorld } from '@kvferry/connector-api/conformance'
+import {
+  agentOnPath,
+  realTime,
+  type AgentHarness,
+  type AgentWorld,
+} from '@kvferry/connector-api/conformance'
 import { connectPeer, createPeerHost, type AgentPeer } from '@kvferry/connector-api/testing'
-import type { Clock, Instant } from '@kvferry/connector-api'
+import type { AgentPath, Clock, Instant } from '@kvferry/connector-api'
 import { createHostAllocator, createKernels, createNixlAgent } from '../src/index.ts'
 import { Fixture } from './children.ts'
 import { fakeLibraryPath } from './fake-library.ts'
@@ -25,10 +30,13 @@ const nextName = (kind: string) => `${kind}-${process.pid}-${++agentCount}`
 
 const inThisProcess = 'its peers live in the process of the test'
 
-export function createFakeHarness(): AgentHarness {
+/** Small, so that every transfer of some size takes several, and few, so that they are used again. */
+const slabs = { sizeBytes: 16_384, count: 3 }
+
+export function createFakeHarness(path: AgentPath = 'descriptors'): AgentHarness {
   const openPeers = new Set<AgentPeer>()
   const createAgent = (kind: string) =>
-    createNixlAgent({ name: nextName(kind), libraryPath: fakeLibraryPath })
+    createNixlAgent({ name: nextName(kind), libraryPath: fakeLibraryPath, slabs })
   const createPeer = async () => {
     const peer = createPeerHost({ agent: await createAgent('peer'), allocator })
     openPeers.add(peer)
@@ -36,7 +44,8 @@ export function createFakeHarness(): AgentHarness {
   }
   let shared: AgentWorld | null = null
   const open = async (): Promise<AgentWorld> => ({
-    agent: await createAgent('agent'),
+    path,
+    agent: agentOnPath(await createAgent('agent'), path),
     allocator,
     kernels,
     time,
@@ -47,7 +56,10 @@ export function createFakeHarness(): AgentHarness {
     resumePeer: () => Promise.reject(new Error(inThisProcess)),
   })
   return {
-    unsupported: { 'peer-kill': inThisProcess, 'peer-stall': inThisProcess },
+    unsupported: {
+      ...{ 'peer-kill': inThisProcess, 'peer-stall': inThisProcess },
+      ...(path === 'slabs' ? { 'remote-registration': byThePeer } : {}),
+    },
     async openWorld({ isIsolated }) {
       const world = isIsolated ? null : shared
       shared = isIsolated ? shared : null
@@ -64,9 +76,13 @@ export function createFakeHarness(): AgentHarness {
   }
 }
 
+/** Why a clause about the loaded metadata can't be judged by slabs. */
+export const byThePeer = 'the peer’s agent moves the bytes by slabs, and knows all of its regions'
+
 export function createRealHarness(options: {
   readonly environment: Readonly<Record<string, string>>
   readonly unsupported: AgentHarness['unsupported']
+  readonly path?: AgentPath
 }): AgentHarness {
   const children = new Map<AgentPeer, Fixture>()
   const createPeer = async () => {
@@ -86,11 +102,13 @@ export function createRealHarness(options: {
   let shared: AgentWorld | null = null
   const open = async (): Promise<AgentWorld> => {
     const [agent, peer] = await Promise.all([
-      createNixlAgent({ name: nextName('agent'), env: options.environment }),
+      createNixlAgent({ name: nextName('agent'), env: options.environment, slabs }),
       createPeer(),
     ])
+    const path = options.path ?? 'descriptors'
     return {
-      agent,
+      path,
+      agent: agentOnPath(agent, path),
       allocator,
       kernels,
       time,

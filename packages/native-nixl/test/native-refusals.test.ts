@@ -29,7 +29,7 @@ beforeAll(async () => {
   const region = await peerAgent.registerRegion({ memory, offsetBytes: 0, lengthBytes: 65_536 })
   const layout = { offsetBytes: 0, blockSizeBytes: 4_096, blockStrideBytes: 4_096, blockCount: 16 }
   exported = peerAgent.exportBlockTable(peerAgent.declareBlockTable([{ region, ...layout }]))
-  agent = new Agent('refusals', fakeLibraryPath, ['UCX'], (_, __, ___, commands) => {
+  agent = new Agent('refusals', fakeLibraryPath, ['UCX'], 0, 0, (_, __, ___, commands) => {
     for (const { ticket, handle } of commands) waiting.get(ticket)?.(handle)
   })
   const own = await handleOf(() => agent.registerRegion(nativeMemoryOf(memory), 0, 65_536))
@@ -47,7 +47,7 @@ afterAll(async () => {
 })
 
 const good = (): NativePosts => [
-  ...[0, peer, null, null, 1_000],
+  ...[0, peer, null, null, 1_000, 0],
   ...[table, Uint32Array.of(1), null, null],
   ...[remoteTable, Uint32Array.of(2), null, null],
 ]
@@ -70,17 +70,19 @@ describe('posts at the native boundary', () => {
     ['an operation that is text', () => changed(0, 'read')],
     ['a stale peer', () => changed(1, peer + 2 ** 20)],
     ['a table for a peer', () => changed(1, table)],
-    ['a peer for a table', () => changed(5, peer)],
-    ['a region handle of nobody', () => changed(9, 1)],
-    ['no block ids', () => changed(6, new Uint32Array(0))],
-    ['block ids as bytes', () => changed(6, new Uint8Array(4))],
-    ['block ids over shared memory', () => changed(6, new Uint32Array(new SharedArrayBuffer(4)))],
-    ['null for block ids', () => changed(6, null)],
+    ['a peer for a table', () => changed(6, peer)],
+    ['a region handle of nobody', () => changed(10, 1)],
+    ['no block ids', () => changed(7, new Uint32Array(0))],
+    ['block ids as bytes', () => changed(7, new Uint8Array(4))],
+    ['block ids over shared memory', () => changed(7, new Uint32Array(new SharedArrayBuffer(4)))],
+    ['null for block ids', () => changed(7, null)],
     ['a fence of nobody', () => changed(2, 12_345)],
     ['a notification that is text', () => changed(3, 'done')],
     ['a notification over the limit', () => changed(3, new Uint8Array(513))],
     ['a deadline that is no number', () => changed(4, NaN)],
-    ['a hole in the list', () => changed(11, undefined)],
+    ['a path that does not exist', () => changed(5, 2)],
+    ['slabs of an agent without', () => changed(5, 1)],
+    ['a hole in the list', () => changed(12, undefined)],
     ['no list', () => null],
   ])('%s is refused', (_, posts) => {
     expect(() => agent.post(posts() as NativePosts, false)).toThrow()
@@ -89,7 +91,7 @@ describe('posts at the native boundary', () => {
   test('detached block ids are refused', () => {
     const ids = Uint32Array.of(1)
     structuredClone(ids.buffer, { transfer: [ids.buffer] })
-    expect(() => agent.post(changed(6, ids), false)).toThrow()
+    expect(() => agent.post(changed(7, ids), false)).toThrow()
   })
 })
 

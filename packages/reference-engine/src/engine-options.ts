@@ -3,7 +3,7 @@
  * and defaults become one configuration. Flags win over the file; a role that both name must be the same.
  */
 import { ConnectorError } from '@kvferry/connector-api'
-import type { ConnectorRole, KvferryConfig } from '@kvferry/connector-api'
+import type { ConnectorRole, KvferryConfig, TransferPath } from '@kvferry/connector-api'
 import { parseConfig } from '@kvferry/runtime'
 import { configError } from './config-error.ts'
 import type { CoreConfig, EngineSettings } from './core/core-messages.ts'
@@ -19,6 +19,8 @@ export interface EngineSettingOptions {
   readonly config?: Readonly<Record<string, unknown>>
   readonly engineId?: string
   readonly sideChannelPort?: number
+  /** Which path transfers take; wins over the file's. */
+  readonly path?: TransferPath
   /** Options of the connector; each one wins over the file's. */
   readonly options?: Readonly<Record<string, unknown>>
   readonly model?: string
@@ -159,7 +161,7 @@ function resolveConnectorConfig(
     if (role === 'both') return null
     throw configError('connector', 'missing', `role ${role} needs one; use --connector pull`)
   }
-  const { engineId, sideChannelPort } = options
+  const { engineId, sideChannelPort, path } = options
   const fileChannel = file['sideChannel'] as Readonly<Record<string, unknown>> | undefined
   const fileOptions = file['options'] as Readonly<Record<string, unknown>> | undefined
   return parseConfig({
@@ -167,6 +169,7 @@ function resolveConnectorConfig(
     connector,
     role,
     ...(engineId === undefined ? {} : { engineId }),
+    ...(path === undefined ? {} : { path }),
     ...(sideChannelPort === undefined
       ? {}
       : { sideChannel: { ...fileChannel, port: sideChannelPort } }),

@@ -74,7 +74,7 @@ const refused: [path: string, values: unknown[]][] = [
   ['peers.0.host', [undefined, 'a b', '10.0.0.1']],
   ['peers.0.port', [undefined, 0, 65_536, '1']],
   ['peers.0.engineId', [undefined, '', 'a/b']],
-  ['path', ['slabs', 'ipc', 'fast', null]],
+  ['path', ['ipc', 'fast', null]],
   ['nixl', [null, 'UCX', []]],
   ['nixl.backends', [[], 'UCX', [1], [''], Array.from({ length: 17 }, () => 'UCX'), null]],
   ['nixl.libraryPath', ['libnixl.so', '', 1, '/'.repeat(4_097)]],

@@ -6,6 +6,7 @@
 import {
   ConnectorError,
   asIncarnation,
+  assertPath,
   loadConnector,
   rankKey,
   type CommonComponents,
@@ -77,6 +78,7 @@ export async function openHost(parts: OpenHostParts): Promise<OpenHost> {
       name: `${engineId}:${incarnation}`,
       libraryPath: config.nixl.libraryPath,
       backends: [...config.nixl.backends],
+      slabs: config.path === 'slabs' ? {} : null,
     })
     const deadlineMs = bridgeLimits.agentCloseDeadlineMs
     closers.push(['agent', () => agent.close({ deadlineMs })])
@@ -121,6 +123,7 @@ async function loadFactory(
   config: KvferryConfig,
 ): Promise<{ readonly factory: ConnectorFactory; readonly config: KvferryConfig }> {
   const factory = await loadConnector(config.connector, (name) => import(name))
+  assertPath(factory, config.path)
   // The shim answers in the connector's place, by rules of its own for each that it knows.
   if (!servedConnectors.includes(factory.name)) {
     throw new ConnectorError(

@@ -4,11 +4,14 @@
  */
 import type { ConnectorFactory } from '../connector.ts'
 import { limits } from '../limits.ts'
+import type { AgentPath } from '../slabs.ts'
 
 export interface ConnectorTarget {
   readonly factory: ConnectorFactory
   /** Of the connector, on every engine. Default none. */
   readonly options?: Readonly<Record<string, unknown>>
+  /** `config.path` of every engine. Default `descriptors`. */
+  readonly path?: AgentPath
   /** Instead of `options` where the next turn is tested: what switches it on. */
   readonly nextTurnOptions?: Readonly<Record<string, unknown>>
   /**
@@ -28,6 +31,7 @@ export const completeTarget = (target: ConnectorTarget): Required<ConnectorTarge
   const leaseDurationMs = target.leaseDurationMs ?? limits.leaseDurationMs
   return {
     options: {},
+    path: 'descriptors',
     nextTurnOptions: target.options ?? {},
     newsKinds: [],
     leaseDurationMs,

@@ -5,6 +5,7 @@
  */
 import type { Clock } from '../clock.ts'
 import type { KvKernels, KvMemoryAllocator } from '../kv-memory.ts'
+import type { AgentPath } from '../slabs.ts'
 import type { AgentPeer } from '../testing/agent-peer.ts'
 import type { SimClock } from '../testing/sim-clock.ts'
 import type { TransferAgent } from '../transfer-agent.ts'
@@ -31,6 +32,8 @@ export interface AgentTime {
 }
 
 export interface AgentWorld {
+  /** The path that `agent` takes for every post (agent-on-path.ts). Default `descriptors`. */
+  readonly path?: AgentPath
   /** The agent under test. The suite sets its listener. */
   readonly agent: TransferAgent
   readonly allocator: KvMemoryAllocator

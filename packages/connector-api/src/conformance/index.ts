@@ -4,6 +4,7 @@
  *
  * @packageDocumentation
  */
+export { agentOnPath } from './agent-on-path.ts'
 export * from './harness.ts'
 export * from './clauses.ts'
 export { reasonToSkip, runAgentClause } from './run-clause.ts'

@@ -2,22 +2,29 @@
  * The in-memory fabric as a subject of the agent suite, on a simulated clock. Each world is a fabric of
  * its own. Also the pattern for other harnesses; `wrapAgent` lets mutants of the agent be judged.
  */
+import type { AgentPath } from '../slabs.ts'
 import { createPeerHost } from '../testing/agent-peer.ts'
 import { createMemoryFabric } from '../testing/memory-fabric/fabric.ts'
 import type { MemoryFabric } from '../testing/memory-fabric/fabric.ts'
 import { createSeededRandom } from '../testing/seeded-random.ts'
 import { createSimClock } from '../testing/sim-clock.ts'
 import type { TransferAgent } from '../transfer-agent.ts'
+import { agentOnPath } from './agent-on-path.ts'
 import { simulatedTime } from './harness.ts'
 import type { AgentHarness, AgentWorld } from './harness.ts'
 
 export interface MemoryHarnessOptions {
   readonly seed: number
+  /** Which path the suite's posts take. Default `descriptors`. */
+  readonly path?: AgentPath
   /** What the suite gets instead of the agent. */
   readonly wrapAgent?: (agent: TransferAgent, fabric: MemoryFabric) => TransferAgent
   /** What the suite gets instead of the fabric's allocator and agents. */
   readonly wrapFabric?: (fabric: MemoryFabric) => MemoryFabric
 }
+
+/** By slabs the peer's agent moves the bytes. */
+const ownRegions = 'the peer’s agent moves the bytes by slabs, and knows all of its regions'
 
 export function createMemoryHarness(options: MemoryHarnessOptions): AgentHarness {
   let worldCount = 0
@@ -31,10 +38,16 @@ export function createMemoryHarness(options: MemoryHarnessOptions): AgentHarness
     let peerCount = 0
     const createPeer = () => {
       peerCount += 1
-      return createPeerHost({ agent: fabric.createAgent(`peer-${peerCount}`), allocator })
+      return createPeerHost({
+        agent: fabric.createAgent(`peer-${peerCount}`, { hasSlabs: true }),
+        allocator,
+      })
     }
-    const agent = fabric.createAgent('agent')
+    const direct = fabric.createAgent('agent', { hasSlabs: true })
+    const path = options.path ?? 'descriptors'
+    const agent = path === 'slabs' ? agentOnPath(direct, path) : direct
     return {
+      path,
       agent: options.wrapAgent?.(agent, fabric) ?? agent,
       allocator,
       kernels,
@@ -47,7 +60,7 @@ export function createMemoryHarness(options: MemoryHarnessOptions): AgentHarness
     }
   }
   return {
-    unsupported: {},
+    unsupported: options.path === 'slabs' ? { 'remote-registration': ownRegions } : {},
     openWorld: async () => openWorld(),
     // Nothing outlives its world: no process, socket or timer of the system.
     closeWorld: async () => {},

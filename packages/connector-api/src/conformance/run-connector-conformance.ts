@@ -1,16 +1,24 @@
 /** The connector suite as vitest tests: one per clause, titled with its id, skips with their reason. */
 import { describe, test } from 'vitest'
 import { connectorClauses, connectorGroups } from './connector-clauses.ts'
-import type { ConnectorClause } from './connector-clauses.ts'
+import type { ConnectorClause, ConnectorGroup } from './connector-clauses.ts'
 import type { ConnectorTarget } from './connector-target.ts'
 import { reasonByManifest, runConnectorClause } from './run-connector-clause.ts'
 
 const clauseTimeoutMs = 60_000
 
-/** Declares the whole suite for one connector. Call it at the top level of a test file. */
-export function runConnectorConformance(name: string, target: ConnectorTarget): void {
+/**
+ * Declares the suite for one connector: all of it, or the groups that a variant can change. Call it at the
+ * top level of a test file.
+ */
+export function runConnectorConformance(
+  name: string,
+  target: ConnectorTarget,
+  options: { readonly groups?: readonly ConnectorGroup[] } = {},
+): void {
   describe(`connector conformance: ${name}`, () => {
     for (const [group, groupTitle] of Object.entries(connectorGroups)) {
+      if (options.groups?.includes(group as ConnectorGroup) === false) continue
       describe(`${group} ${groupTitle}`, () => {
         for (const { id } of connectorClauses) {
           if (id.split('.')[0] !== group) continue

@@ -1,8 +1,14 @@
 /**
  * One call to the agent for all posts of a turn. When the agent refuses the whole call, each post is tried
- * alone, so that one bad transfer can't fail the others.
+ * alone, so that one bad transfer can't fail the others. Which path they take is the engine's `config.path`.
  */
-import type { AnyConnectorError, TransferAgent, TransferHandle, TransferPost } from '../index.ts'
+import type {
+  AnyConnectorError,
+  TransferAgent,
+  TransferHandle,
+  TransferPath,
+  TransferPost,
+} from '../index.ts'
 import { asConnectorError } from './failures.ts'
 
 export type PostResult =
@@ -13,10 +19,12 @@ export type PostResult =
 export function postAll(
   agent: TransferAgent,
   posts: readonly TransferPost[],
-  options: { readonly waitUntilPosted: boolean },
+  options: { readonly waitUntilPosted: boolean; readonly path: TransferPath },
 ): PostResult[] {
+  const { waitUntilPosted, path } = options
   try {
-    return agent.post(posts, options).map((transfer) => ({ kind: 'posted', transfer }))
+    const onPath = path === 'slabs' ? posts.map((post) => ({ ...post, path })) : posts
+    return agent.post(onPath, { waitUntilPosted }).map((transfer) => ({ kind: 'posted', transfer }))
   } catch (cause) {
     if (posts.length > 1) return posts.flatMap((post) => postAll(agent, [post], options))
     return [

@@ -7,6 +7,7 @@ import {
   ConnectorError,
   type AnyConnectorError,
   type PeerIdentity,
+  type ProcessIdentity,
   type WorkerComponents,
 } from '../index.ts'
 import { asConnectorError, type PeerFacts } from '../protocol/index.ts'
@@ -60,7 +61,7 @@ export async function withdraw(
 ): Promise<RegistrationEvent> {
   const { address, identity, process, rank: producerRank } = link!
   const hasEnded = process === null ? null : (components.processes?.hasEnded(process) ?? null)
-  if (hasEnded === true) return { kind: 'writer-end' }
+  if (hasEnded === true) return writerEnd(components, process!)
   const kind = kindOf(protocol, 'withdraw', producerRank)
   const body = encodeWithdraw({ rank, loadId, transferId: load.order.transferId })
   try {
@@ -68,7 +69,7 @@ export async function withdraw(
     const { incarnation } = association.peer
     if (incarnation !== identity.incarnation) {
       // On another machine a new life of the engine is the proof; on this one its process is.
-      if (hasEnded === null) return { kind: 'writer-end' }
+      if (hasEnded === null) return await writerEnd(components, process)
       return { kind: 'silence', error: wrongEpoch(identity, association.peer) }
     }
     const reply = decodeWithdrawReply(await association.request(kind, body), identity.engineId)
@@ -82,6 +83,16 @@ const withdrawEvents: Readonly<Record<WithdrawReply, RegistrationEvent>> = {
   withdrawn: { kind: 'withdraw-end' },
   written: { kind: 'write-end' },
   pending: { kind: 'withdraw-pending' },
+}
+
+/** What it wrote by slabs may lie in our agent still: its blocks are ours again once that is dropped. */
+async function writerEnd(
+  { agent }: WorkerComponents,
+  process: ProcessIdentity | null,
+): Promise<RegistrationEvent> {
+  // An agent that is closed or broken puts nothing in place any more either.
+  if (process !== null) await agent.processEnded(process).catch(() => undefined)
+  return { kind: 'writer-end' }
 }
 
 function silence(cause: unknown, operation: string, { engineId }: PeerIdentity): RegistrationEvent {

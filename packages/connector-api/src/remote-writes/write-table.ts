@@ -101,7 +101,10 @@ export class WriteTable<Part extends WritePart> {
       }
     })
     const posts = planned.map(({ post }) => post)
-    const results = postAll(this.#components.agent, posts, { waitUntilPosted: false })
+    const results = postAll(this.#components.agent, posts, {
+      waitUntilPosted: false,
+      path: this.#components.config.path,
+    })
     const handedOverAtMs = this.#components.clock.now()
     for (const [at, result] of results.entries()) {
       const { part, isLast, isNotified } = planned[at]!.one

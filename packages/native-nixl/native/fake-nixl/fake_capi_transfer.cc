@@ -165,7 +165,7 @@ FAKE_EXPORT int nixl_capi_post_xfer_req(void* handle, void* requestHandle, void*
     return kInProgress;
   }
   copy.status = performCopy(copy) ? kSuccess : kBackend;
-  if (copy.status == kSuccess && copy.hasNotification) {
+  if (copy.status == kSuccess && copy.hasNotification && !takeKnob("drop_transfer_notifications")) {
     deliver(agent, *copy.remote, copy.notification);
   }
   return copy.status;

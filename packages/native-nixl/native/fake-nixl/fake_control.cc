@@ -8,6 +8,7 @@
 //   fail_init, fail_backend, fail_register, fail_deregister, fail_load, fail_connect, fail_create,
 //   fail_post, fail_status, fail_notify, fail_poll      the next n calls answer BACKEND
 //   drop_notifications  the next n notifications get lost
+//   drop_transfer_notifications  the next n of those that follow a transfer
 // Counters: live_agents, live_lists, live_requests, live_options, live_maps, live_params, copies,
 //   copies_after_release, posts, polls, descriptors, registered, connections.
 #include <cstdlib>

@@ -5,6 +5,7 @@
 #include "../environment.h"
 #include "../limits.h"
 #include "../nixl_api.h"
+#include "../slab_wire.h"
 #include "agent_wrap.h"
 #include "arguments.h"
 #include "descriptor_value.h"
@@ -26,6 +27,7 @@ class NixlAddon final : public Napi::Addon<NixlAddon> {
                              InstanceMethod<&NixlAddon::applyVariables>("applyVariables"),
                              InstanceMethod<&NixlAddon::flushLog>("flushLog"),
                              InstanceMethod<&NixlAddon::probePlugins>("probePlugins"),
+                             InstanceMethod<&NixlAddon::planSlabs>("planSlabs"),
                              InstanceMethod<&NixlAddon::tryReceiveFd>("tryReceiveFd"),
                              InstanceMethod<&NixlAddon::trySendFd>("trySendFd"),
                              InstanceValue("limits", limitsValue(env)),
@@ -78,6 +80,39 @@ class NixlAddon final : public Napi::Addon<NixlAddon> {
     std::string path;
     if (!readString(info[0], "path", &path)) return info.Env().Undefined();
     return kvferry::probePlugins(info.Env(), path);
+  }
+
+  /** `planSlabs(lengths, slabBytes)` → end and list bytes of each slab: the rule that agents cut by. */
+  Napi::Value planSlabs(const Napi::CallbackInfo& info) {
+    const Napi::Env env = info.Env();
+    const double* lengths = nullptr;
+    size_t count = 0;
+    uint64_t slabBytes = 0;
+    if (!readElements(env, info[0], napi_float64_array, "lengths", &lengths, &count) ||
+        !readInteger(info[1], "slabBytes", &slabBytes)) {
+      return env.Undefined();
+    }
+    std::vector<double> ends;
+    SlabFill fill(slabBytes);
+    double end = 0;
+    const auto close = [&] {
+      end += static_cast<double>(fill.payloadBytes());
+      ends.insert(ends.end(), {end, static_cast<double>(fill.listBytes())});
+      fill = SlabFill(slabBytes);
+    };
+    for (size_t i = 0; i < count; i++) {
+      for (auto left = static_cast<uint64_t>(lengths[i]); left > 0;) {
+        bool startsRun = false;
+        const uint64_t taken = fill.offer(left, &startsRun);
+        if (taken == 0 && fill.payloadBytes() == 0) return env.Null();
+        left -= taken;
+        if (left > 0) close();
+      }
+    }
+    if (fill.payloadBytes() > 0) close();
+    Napi::Array array = Napi::Array::New(env, ends.size());
+    for (uint32_t i = 0; i < ends.size(); i++) array.Set(i, ends[i]);
+    return array;
   }
 
   /** `tryReceiveFd(socket)` → `{ fd, message }`, or null: nothing there yet. */

@@ -33,6 +33,8 @@ Napi::Function AgentWrap::define(Napi::Env env) {
           InstanceMethod<&AgentWrap::addPeer>("addPeer"),
           InstanceMethod<&AgentWrap::removePeer>("removePeer"),
           InstanceMethod<&AgentWrap::notify>("notify"),
+          InstanceMethod<&AgentWrap::processEnded>("processEnded"),
+          InstanceMethod<&AgentWrap::hasSlabs>("hasSlabs"),
           InstanceMethod<&AgentWrap::close>("close"),
           InstanceMethod<&AgentWrap::declareBlockTable>("declareBlockTable"),
           InstanceMethod<&AgentWrap::exportBlockTable>("exportBlockTable"),
@@ -52,10 +54,12 @@ AgentWrap::AgentWrap(const Napi::CallbackInfo& info) : ObjectWrap(info), env_(in
   std::string libraryPath;
   if (!readString(info[0], "name", &config.name) ||
       !readString(info[1], "libraryPath", &libraryPath) ||
-      !readStrings(info[2], "backends", &config.backends)) {
+      !readStrings(info[2], "backends", &config.backends) ||
+      !readInteger(info[3], "slabBytes", &config.slabs.slabBytes) ||
+      !readInteger(info[4], "slabCount", &config.slabs.slabCount)) {
     return;
   }
-  if (!info[3].IsFunction()) {
+  if (!info[5].IsFunction()) {
     refuseType(info.Env(), "onEvents", "a function");
     return;
   }
@@ -69,7 +73,7 @@ AgentWrap::AgentWrap(const Napi::CallbackInfo& info) : ObjectWrap(info), env_(in
     throwResult(info.Env(), result);
     return;
   }
-  onEvents_ = Napi::Persistent(info[3].As<Napi::Function>());
+  onEvents_ = Napi::Persistent(info[5].As<Napi::Function>());
   Ref();
   channel_->addPending(1);
   // After the channel: cleanup hooks run last-added-first, and the thread must end before it does.
@@ -267,21 +271,6 @@ Napi::Value AgentWrap::post(const Napi::CallbackInfo& info) {
 Napi::Value AgentWrap::expectNotifications(const Napi::CallbackInfo& info) {
   agent_->expectNotifications(readFlag(info[0]));
   return info.Env().Undefined();
-}
-
-Napi::Value AgentWrap::counters(const Napi::CallbackInfo& info) {
-  const AgentCounters counters = agent_->counters();
-  Napi::Object object = Napi::Object::New(info.Env());
-  object.Set("transfersPosted", static_cast<double>(counters.transfersPosted));
-  object.Set("transfersDone", static_cast<double>(counters.transfersDone));
-  object.Set("transfersFailed", static_cast<double>(counters.transfersFailed));
-  object.Set("transfersOpen", static_cast<double>(counters.transfersOpen));
-  object.Set("transfersDraining", static_cast<double>(counters.transfersDraining));
-  object.Set("notificationsReceived", static_cast<double>(counters.notificationsReceived));
-  object.Set("notificationsDropped", static_cast<double>(counters.notificationsDropped));
-  object.Set("bytesMoved", static_cast<double>(counters.bytesMoved));
-  object.Set("polls", static_cast<double>(counters.polls));
-  return object;
 }
 
 }  // namespace kvferry

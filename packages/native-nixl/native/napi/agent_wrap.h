@@ -29,8 +29,10 @@ class AgentWrap final : public Napi::ObjectWrap<AgentWrap>, private ExitGuarded 
   Napi::Value addPeer(const Napi::CallbackInfo& info);
   Napi::Value removePeer(const Napi::CallbackInfo& info);
   Napi::Value notify(const Napi::CallbackInfo& info);
+  Napi::Value processEnded(const Napi::CallbackInfo& info);
   Napi::Value close(const Napi::CallbackInfo& info);
   // Synchronous.
+  Napi::Value hasSlabs(const Napi::CallbackInfo& info);
   Napi::Value declareBlockTable(const Napi::CallbackInfo& info);
   Napi::Value exportBlockTable(const Napi::CallbackInfo& info);
   Napi::Value importBlockTable(const Napi::CallbackInfo& info);

@@ -23,6 +23,10 @@ inline Napi::Object limitsValue(Napi::Env env) {
   set("drainingTransferCountMax", limits::kDrainingTransferCountMax);
   set("transferDeadlineMs", limits::kTransferDeadlineMs);
   set("fenceDelayMsMax", limits::kFenceDelayMsMax);
+  set("slabSizeBytesMin", limits::kSlabSizeBytesMin);
+  set("slabSizeBytesMax", limits::kSlabSizeBytesMax);
+  set("slabCountMax", limits::kSlabCountMax);
+  set("slabSilenceMs", limits::kSlabSilenceMs);
   return object;
 }
 

@@ -7,12 +7,12 @@ namespace kvferry {
 namespace {
 
 /**
- * Per post: direction (0 read, 1 write), peer, fence or null, notification or null, deadlineMs, then for
- * the local and the remote side: table, block ids or regions, offsets or null, lengths or null.
+ * Per post: direction (0 read, 1 write), peer, fence or null, notification or null, deadlineMs, path
+ * (0 descriptors, 1 slabs), then for the local and the remote side: table, block ids or regions, offsets or null, lengths or null.
  */
-constexpr uint32_t kPostFields = 13;
-constexpr uint32_t kLocalSide = 5;
-constexpr uint32_t kRemoteSide = 9;
+constexpr uint32_t kPostFields = 14;
+constexpr uint32_t kLocalSide = 6;
+constexpr uint32_t kRemoteSide = 10;
 
 bool readSide(const Napi::Array& list, uint32_t at, SideView* side) {
   const napi_env env = list.Env();
@@ -44,9 +44,11 @@ bool readSide(const Napi::Array& list, uint32_t at, SideView* side) {
 
 bool readPost(const Napi::Array& list, uint32_t at, PostView* post) {
   uint64_t direction = 0;
+  uint64_t path = 0;
   if (!readInteger(list.Get(at), "direction", &direction) ||
       !readInteger(list.Get(at + 1), "peer", &post->peer) ||
-      !readInteger(list.Get(at + 4), "deadlineMs", &post->deadlineMs)) {
+      !readInteger(list.Get(at + 4), "deadlineMs", &post->deadlineMs) ||
+      !readInteger(list.Get(at + 5), "path", &path)) {
     return false;
   }
   // The library takes any number for an operation.
@@ -54,6 +56,11 @@ bool readPost(const Napi::Array& list, uint32_t at, PostView* post) {
     Napi::RangeError::New(list.Env(), "direction must be 0 or 1").ThrowAsJavaScriptException();
     return false;
   }
+  if (path > 1) {
+    Napi::RangeError::New(list.Env(), "path must be 0 or 1").ThrowAsJavaScriptException();
+    return false;
+  }
+  post->isBySlabs = path == 1;
   post->direction = direction == 0 ? Direction::kRead : Direction::kWrite;
   const Napi::Value fence = list.Get(at + 2);
   post->hasFence = !fence.IsNull();

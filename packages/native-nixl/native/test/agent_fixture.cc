@@ -60,9 +60,9 @@ uint64_t TestSink::total() const {
   return total_;
 }
 
-TestAgent::TestAgent(const std::string& name) {
+TestAgent::TestAgent(const std::string& name, SlabConfig slabs) {
   Ticket ticket = 0;
-  REQUIRE(Agent::create({name, fakeApi(), {"UCX"}}, sink, &agent_, &ticket).ok());
+  REQUIRE(Agent::create({name, fakeApi(), {"UCX"}, slabs}, sink, &agent_, &ticket).ok());
   ready = await(ticket);
 }
 
@@ -178,7 +178,8 @@ uint64_t table(TestAgent& agent, uint64_t region, uint64_t regions, uint64_t blo
   return handle;
 }
 
-Pair::Pair(const std::string& prefix) : a(prefix + "-a"), b(prefix + "-b") {
+Pair::Pair(const std::string& prefix, SlabConfig slabsOfA, SlabConfig slabsOfB)
+    : a(prefix + "-a", slabsOfA), b(prefix + "-b", slabsOfB) {
   regionA = a.registerRegion(memoryA, 0, kBytes);
   regionB = b.registerRegion(memoryB, 0, kBytes);
   tableA = table(a, regionA, 2, kBlockBytes, kBlocks);
@@ -216,6 +217,10 @@ Post& Post::after(uint64_t fence) {
 }
 Post& Post::deadline(uint64_t ms) {
   fields.deadlineMs = ms;
+  return *this;
+}
+Post& Post::bySlabs() {
+  fields.isBySlabs = true;
   return *this;
 }
 Post& Post::notification(const std::string& text) {

@@ -46,7 +46,7 @@ class TestSink final : public CompletionSink {
 /** An agent, and everything that came out of it. */
 class TestAgent {
  public:
-  explicit TestAgent(const std::string& name);
+  explicit TestAgent(const std::string& name, SlabConfig slabs = {});
   Agent* operator->() const { return agent_.get(); }
   Agent& get() const { return *agent_; }
 
@@ -83,7 +83,7 @@ struct Pair {
   static constexpr uint64_t kBlocks = 16;
   static constexpr uint64_t kBytes = 2 * kBlockBytes * kBlocks;
 
-  explicit Pair(const std::string& prefix);
+  explicit Pair(const std::string& prefix, SlabConfig slabsOfA = {}, SlabConfig slabsOfB = {});
 
   TestAgent a;
   TestAgent b;
@@ -108,6 +108,7 @@ struct Post {
   Post& after(uint64_t fence);
   Post& deadline(uint64_t ms);
   Post& notification(const std::string& message);
+  Post& bySlabs();
   PostView view() const;
   /** Posts it alone. */
   Result to(TestAgent& agent, uint64_t* handle, bool isWaiting = false) const;

@@ -27,7 +27,7 @@ import { loadFactory } from './load-factory.ts'
 export interface TransferFabric {
   readonly allocator: KvMemoryAllocator
   readonly kernels: KvKernels
-  createAgent(name: string): TransferAgent
+  createAgent(name: string, options?: { readonly hasSlabs?: boolean }): TransferAgent
 }
 
 export interface MemoryPortOptions {
@@ -68,7 +68,9 @@ export async function createMemoryPorts(
   const { peers, sideChannel } = kvferry
   const channel = await (options.createSideChannel?.(identity) ??
     createSideChannel({ config: sideChannel, identity, peers, clock, random, logger, metrics }))
-  const agents = agentNames(config).map((name) => fabric.createAgent(name))
+  const agents = agentNames(config).map((name) =>
+    fabric.createAgent(name, { hasSlabs: kvferry.path === 'slabs' }),
+  )
   return {
     ...shared,
     config: { ...config, kvferry: loaded.config },

@@ -55,7 +55,9 @@ export async function createNixlPorts(config: CoreConfig, logger: Logger): Promi
     for (const name of agentNames(config)) {
       const { libraryPath, backends } = kvferry.nixl
       const env = networkOf(kvferry.sideChannel)
-      agents.push(await native.createNixlAgent({ name, libraryPath, backends: [...backends], env }))
+      const slabs = kvferry.path === 'slabs' ? {} : null
+      const options = { name, libraryPath, backends: [...backends], env, slabs }
+      agents.push(await native.createNixlAgent(options))
     }
     const identity = {
       engineId: asEngineId(config.engineId),

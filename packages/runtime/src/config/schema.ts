@@ -154,8 +154,8 @@ export const configSchema = z.strictObject(
       .enum(['auto', 'descriptors', 'slabs', 'ipc'], {
         error: 'use auto, descriptors, slabs or ipc',
       })
-      .refine((word) => word === 'auto' || word === 'descriptors', {
-        error: "use auto or descriptors: slabs and ipc aren't available in this version",
+      .refine((word) => word !== 'ipc', {
+        error: "use auto, descriptors or slabs: ipc isn't available in this version",
       })
       .default('auto'),
     nixl: nixlSchema.prefault({}),

@@ -90,7 +90,10 @@ export const bytes: GroupRuns<'A4'> = {
         const exchange = { direction, local: blocks(...local), remote: blocks(...remote) }
         const { times } = await checkExchange(context, pair, exchange)
         assert.equal(times.descriptorsBeforeMerge, local.length)
-        assert.equal(times.descriptorsAfterMerge, runs, `${local} with ${remote}`)
+        // By slabs nothing is merged: a slab travels as a whole, and what a READ wants before it.
+        const bySlabs = direction === 'read' ? 2 : 1
+        const expected = context.world.path === 'slabs' ? bySlabs : runs
+        assert.equal(times.descriptorsAfterMerge, expected, `${local} with ${remote}`)
       }
     }
   },

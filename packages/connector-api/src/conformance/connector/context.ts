@@ -27,9 +27,9 @@ export class ConnectorContext {
   }
 
   open(options: Partial<ClusterOptions> = {}): Promise<Cluster> {
-    const { factory, options: connectorOptions } = this.target
+    const { factory, path, options: connectorOptions } = this.target
     return Cluster.open({
-      factory,
+      ...{ factory, path },
       ...options,
       engines: { options: connectorOptions, idleStepMs, ...options.engines },
     })

@@ -171,7 +171,11 @@ export class EngineHost {
     return {
       engineId: asEngineId(engineId),
       incarnation: asIncarnation(this.incarnation),
-      config: { ...configOf(factory.name, engineId, init.options ?? {}), ...init.config },
+      config: {
+        ...configOf(factory.name, engineId, init.options ?? {}),
+        path: this.world.path,
+        ...init.config,
+      },
       clock: this.clock,
       random: this.world.random.fork(this.incarnation),
       logger: this.#createLogger(),
@@ -192,7 +196,10 @@ export class EngineHost {
   ): EngineRank {
     const { fabric } = this.world
     const suffix = tpSize === 1 ? '' : `/${tpRank}`
-    const agent = fabric.createAgent(`${this.engineId}/${this.incarnation}${suffix}`)
+    const agent = fabric.createAgent(`${this.engineId}/${this.incarnation}${suffix}`, {
+      hasSlabs: this.world.path === 'slabs',
+      process: this.#processes.self,
+    })
     const { blockCount, blockTokens } = this
     const kvHeadCount = (init.kvHeadCount ?? tpSize) / tpSize
     const layout = init.layout ?? 'LBHNC'

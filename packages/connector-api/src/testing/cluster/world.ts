@@ -1,5 +1,6 @@
 /** One simulated world: clock, randomness, fabric, network, and the connector that its engines run. */
 import type { ConnectorFactory } from '../../connector.ts'
+import type { AgentPath } from '../../slabs.ts'
 import { createMemoryFabric } from '../memory-fabric/fabric.ts'
 import type { MemoryFabric, MemoryFabricOptions } from '../memory-fabric/fabric.ts'
 import { createMemorySideChannels } from '../memory-side-channel/memory-side-channels.ts'
@@ -17,6 +18,8 @@ export interface World {
   readonly channels: MemorySideChannels
   readonly processes: SimProcesses
   readonly factory: ConnectorFactory
+  /** `config.path` of its engines. */
+  readonly path: AgentPath
 }
 
 export type WorldTimes = Partial<Omit<MemoryFabricOptions, 'clock' | 'random'>>
@@ -28,13 +31,14 @@ export function createWorld(options: {
   readonly factory: ConnectorFactory
   readonly seed?: number
   readonly times?: WorldTimes
+  readonly path?: AgentPath
 }): World {
-  const { factory, seed = 1, times = {} } = options
+  const { factory, seed = 1, times = {}, path = 'descriptors' } = options
   const clock = createSimClock(seed)
   const random = createSeededRandom(seed)
   const fabric = createMemoryFabric({ clock, random: random.fork('fabric'), ...times })
   const channels = createMemorySideChannels({ clock, random: random.fork('channels') })
-  return { clock, random, fabric, channels, processes: new SimProcesses(), factory }
+  return { clock, random, fabric, channels, processes: new SimProcesses(), factory, path }
 }
 
 /** Advances time until `condition` holds. @throws Error when it doesn't within `limitMs`. */

@@ -5,9 +5,16 @@
  */
 import type { AnyConnectorError } from '../../errors.ts'
 import { limits } from '../../limits.ts'
+import type { ProcessIdentity } from '../../processes.ts'
 import type { AgentListener, AgentNotification } from '../../transfer-agent.ts'
 import type { TransferCompletion } from '../../transfer-agent.ts'
 import type { FabricCore } from './fabric-core.ts'
+
+/** What an agent of the fabric is made with. */
+export interface AgentOptions {
+  readonly hasSlabs?: boolean
+  readonly process?: ProcessIdentity
+}
 
 export type AgentLife = 'running' | 'stopped' | 'killed' | 'broken' | 'closed'
 
@@ -27,6 +34,12 @@ export class AgentProcess {
   turnCount = 0
   notificationsReceived = 0
   notificationsDropped = 0
+  /** Slabs of its own that others have filled and that it has not emptied yet. */
+  slabsLent = 0
+  slabsMoved = 0
+  readonly hasSlabs: boolean
+  /** As in the machine's process table; null: nobody asks for it. */
+  readonly identity: ProcessIdentity | null
   readonly #core: FabricCore
   readonly #completions: TransferCompletion[] = []
   #inbox: AgentNotification[] = []
@@ -37,15 +50,20 @@ export class AgentProcess {
   #isNotificationFlushSet = false
   #idleWaiters: (() => void)[] = []
 
-  constructor(core: FabricCore, name: string, instance: number) {
+  constructor(core: FabricCore, name: string, instance: number, options: AgentOptions = {}) {
     this.#core = core
+    this.hasSlabs = options.hasSlabs ?? false
+    this.identity = options.process ?? null
     this.name = name
     this.instance = instance
   }
 
   /** Its thread looks at the network: only then do its peers make progress with it. */
   get isPolling(): boolean {
-    return this.life === 'running' && (this.#isExpecting || this.openTransferCount > 0)
+    return (
+      this.life === 'running' &&
+      (this.#isExpecting || this.openTransferCount > 0 || this.slabsLent > 0)
+    )
   }
 
   get isGone(): boolean {

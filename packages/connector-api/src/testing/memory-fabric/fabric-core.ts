@@ -4,9 +4,11 @@
  * here and are looked at again when something changed, so that an idle fabric sets no timers.
  */
 import type { Clock } from '../../clock.ts'
+import type { ProcessIdentity } from '../../processes.ts'
 import type { Random } from '../../random.ts'
 import type { AgentProcess } from './agent-process.ts'
 import type { AddressSpace } from './memory.ts'
+import type { SlabContent } from './slab-content.ts'
 import type { Transfer } from './transfer.ts'
 
 export interface FabricTimes {
@@ -36,6 +38,9 @@ export interface Reconsidered {
   reconsider(): void
 }
 
+const isSameProcess = (a: ProcessIdentity | null, b: ProcessIdentity): boolean =>
+  a !== null && a.machineId === b.machineId && a.pid === b.pid && a.startTime === b.startTime
+
 /** A notification that is on its way when its sender dies arrives, or not. */
 const lossWithSenderChance = 0.5
 
@@ -54,6 +59,8 @@ export class FabricCore {
   readonly waiting = new Set<Reconsidered>()
   /** Every transfer of a living initiator without final status. */
   readonly open = new Set<Transfer>()
+  /** Slabs that were handed over by initiators that died since: their targets go on with them. */
+  readonly leftBehind = new Set<SlabContent>()
   #isReconsiderSet = false
 
   constructor(options: { clock: Clock; random: Random; space: AddressSpace; times: FabricTimes }) {
@@ -75,6 +82,13 @@ export class FabricCore {
         if (this.random.uniform() < lossChance) return
         to.receive({ from: from.name, message: message.slice() })
       })
+    }
+  }
+
+  /** What that process left in slabs of this agent is dropped. */
+  processEnded(target: AgentProcess, ended: ProcessIdentity): void {
+    for (const slab of [...this.leftBehind]) {
+      if (slab.target === target && isSameProcess(slab.initiator.identity, ended)) slab.drop()
     }
   }
 

@@ -10,6 +10,7 @@ import { limits } from '../../limits.ts'
 import type { Random } from '../../random.ts'
 import type { AgentNotification, TransferAgent } from '../../transfer-agent.ts'
 import { AgentProcess } from './agent-process.ts'
+import type { AgentOptions } from './agent-process.ts'
 import { FabricCore } from './fabric-core.ts'
 import type { FabricTimes, NotificationFaults } from './fabric-core.ts'
 import { createKernels } from './kernels.ts'
@@ -47,7 +48,7 @@ export interface MemoryFabric {
   readonly kernels: KvKernels
   readonly faults: MemoryFabricFaults
   /** @throws RangeError when a living agent has this name, or the name is no agent name. */
-  createAgent(name: string): TransferAgent
+  createAgent(name: string, options?: AgentOptions): TransferAgent
   /** A notification that `from` never sent. */
   forge(toAgentName: string, notification: AgentNotification): void
   /** Who may still read or write this memory: posted transfers without final status. */
@@ -97,7 +98,7 @@ export function createMemoryFabric(options: MemoryFabricOptions): MemoryFabric {
       break: (name, error) => find(name).process.break(error),
       notifications: core.notificationFaults,
     },
-    createAgent(name) {
+    createAgent(name, options) {
       const sizeBytes = new TextEncoder().encode(name).length
       if (sizeBytes === 0 || sizeBytes > limits.idSizeBytesMax) {
         throw new RangeError(`agent name of ${sizeBytes} bytes`)
@@ -106,7 +107,7 @@ export function createMemoryFabric(options: MemoryFabricOptions): MemoryFabric {
       if (before !== undefined && !before.process.isGone) {
         throw new RangeError(`agent ${name} is alive`)
       }
-      const process = new AgentProcess(core, name, nextInstance)
+      const process = new AgentProcess(core, name, nextInstance, options)
       nextInstance += 1
       const agent = createMemoryAgent(core, process)
       core.processes.set(process.instance, process)

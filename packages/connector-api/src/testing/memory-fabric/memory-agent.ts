@@ -6,6 +6,7 @@
 import { ConnectorError } from '../../errors.ts'
 import type { AnyConnectorError } from '../../errors.ts'
 import { limits } from '../../limits.ts'
+import type { AgentPath } from '../../slabs.ts'
 import type { FenceHandle, ReadyFence, TransferAgent } from '../../transfer-agent.ts'
 import type { TransferHandle, TransferPost } from '../../transfer-agent.ts'
 import type { AgentProcess } from './agent-process.ts'
@@ -39,6 +40,14 @@ const limit = (name: string, value: number, max: number): ConnectorError =>
 
 const closedError = (what: string): AnyConnectorError =>
   new ConnectorError('ERR_KV_CLOSED', `${what} is closed`, { what }) as AnyConnectorError
+
+const pathsOf = (hasSlabs: boolean): readonly AgentPath[] =>
+  hasSlabs ? ['descriptors', 'slabs'] : ['descriptors']
+
+const noSlabs = (where: string): ConnectorError =>
+  new ConnectorError('ERR_KV_UNSUPPORTED', `${where}.path: one of the two agents has no slabs`, {
+    capability: 'path',
+  })
 
 export function createMemoryAgent(core: FabricCore, process: AgentProcess): MemoryAgent {
   const { random } = core
@@ -88,6 +97,8 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
     const remote = registry.tables.get(post.remote.table, `${where}.remote`)
     if (local.peer !== null) throw new RangeError(`${where}.local: not an own table`)
     if (remote.peer !== post.peer) throw new RangeError(`${where}.remote: not a table of the peer`)
+    const bySlabs = post.path === 'slabs'
+    if (bySlabs && !(process.hasSlabs && peer.process.hasSlabs)) throw noSlabs(where)
     const fence = post.after === undefined ? null : findFence(post.after)
     const localPieces = piecesOf(local, post.local, `${where}.local`)
     const remotePieces = piecesOf(remote, post.remote, `${where}.remote`)
@@ -100,6 +111,7 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
       listed: peer.listed,
       notification: post.notification?.slice() ?? null,
       deadlineMs: post.deadlineMs ?? limits.transferDeadlineMs,
+      bySlabs,
       fence,
       tables: [local, remote],
     }
@@ -155,7 +167,7 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
   return {
     name: process.name,
     kind: 'memory',
-    paths: ['descriptors'],
+    paths: pathsOf(process.hasSlabs),
     setListener: (listener) => process.setListener(listener),
     async registerRegion(options) {
       assertUsable()
@@ -206,12 +218,10 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
       await process.turn()
     },
     pathsTo(peer) {
-      registry.peers.get(peer, 'peer')
-      return ['descriptors']
+      const { process: target } = registry.peers.get(peer, 'peer')
+      return pathsOf(process.hasSlabs && target.hasSlabs)
     },
-    async processEnded() {
-      await process.turn()
-    },
+    processEnded: (ended) => process.turn().then(() => core.processEnded(process, ended)),
     createFence() {
       assertUsable()
       return { handle: fences.add({ held: [] }) }
@@ -255,7 +265,9 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
       transfersDraining: process.drainingTransferCount,
       notificationsReceived: process.notificationsReceived,
       notificationsDropped: process.notificationsDropped,
-      ...{ slabsLent: 0, slabsSuspect: 0, slabsMoved: 0 },
+      slabsLent: process.slabsLent,
+      slabsSuspect: 0,
+      slabsMoved: process.slabsMoved,
     }),
     async drain({ deadlineMs }) {
       let timer = null as ReturnType<typeof core.clock.after> | null

@@ -1,5 +1,4 @@
 /** Checks the form of a post (the caller's types), before any of its values is looked up. */
-import { ConnectorError } from '../../errors.ts'
 import { limits } from '../../limits.ts'
 import type { TransferPost, TransferSide } from '../../transfer-agent.ts'
 
@@ -16,7 +15,7 @@ export function assertMessage(message: Uint8Array, where: string): void {
   if (message.length > max) throw new RangeError(`${where}: ${message.length} of ${max} bytes`)
 }
 
-/** @throws TypeError for a bad form; RangeError for a deadline or notification out of bounds; ERR_KV_UNSUPPORTED. */
+/** @throws TypeError for a bad form; RangeError for a deadline or notification out of bounds. */
 export function assertPostForm(post: TransferPost, where: string): void {
   if (typeof post !== 'object' || post === null) throw new TypeError(`${where} must be an object`)
   if (post.direction !== 'read' && post.direction !== 'write') {
@@ -26,10 +25,8 @@ export function assertPostForm(post: TransferPost, where: string): void {
   assertSideForm(post.remote, `${where}.remote`)
   if (post.notification !== undefined) assertMessage(post.notification, `${where}.notification`)
   const { deadlineMs, path } = post
-  if (path !== undefined && path !== 'descriptors') {
-    if (path !== 'slabs') throw new TypeError(`${where}.path: ${String(path)}`)
-    const message = `${where}.path: this agent has no slabs`
-    throw new ConnectorError('ERR_KV_UNSUPPORTED', message, { capability: 'path' })
+  if (path !== undefined && path !== 'descriptors' && path !== 'slabs') {
+    throw new TypeError(`${where}.path: ${String(path)}`)
   }
   if (deadlineMs === undefined) return
   if (typeof deadlineMs !== 'number') throw new TypeError(`${where}.deadlineMs must be a number`)

@@ -24,6 +24,10 @@ export function touchingTransfers(core: FabricCore, range: MemoryRange): Touchin
   const start = allocation.address + range.offsetBytes
   const end = start + range.lengthBytes
   const found: TouchingTransfer[] = []
+  for (const slab of core.leftBehind) {
+    if (!slab.writes(start, end)) continue
+    found.push({ access: 'write', initiator: slab.initiator.name, target: slab.target.name })
+  }
   for (const { initiator, request } of core.open) {
     const { plan, direction, target } = request
     const touches = (addresses: ArrayLike<number>): boolean => {

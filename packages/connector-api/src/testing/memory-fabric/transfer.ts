@@ -10,6 +10,8 @@ import type { TransferCompletion, TransferHandle, TransferTimes } from '../../tr
 import type { AgentProcess } from './agent-process.ts'
 import type { FabricCore, Reconsidered } from './fabric-core.ts'
 import { fabricLimits } from './fabric-limits.ts'
+import { SlabContent } from './slab-content.ts'
+import type { Copy } from './slab-content.ts'
 import type { TransferPlan } from './transfer-plan.ts'
 import type { AddressRange } from './wire.ts'
 
@@ -21,15 +23,14 @@ export interface TransferRequest {
   readonly listed: readonly AddressRange[]
   readonly notification: Uint8Array | null
   readonly deadlineMs: number
+  /** The target's agent takes part: slab after slab, each filled at one moment. */
+  readonly bySlabs: boolean
   /** The agent lets go of what the transfer held. Before the completion is reported. */
   readonly onEnd: (transfer: Transfer, isDone: boolean) => void
 }
 
-interface Copy {
-  readonly piece: number
-  readonly offset: number
-  readonly length: number
-}
+/** Copies of one slab; a plan's are in random order, so that a slab has some of each region. */
+const copiesPerSlab = 3
 
 /** Cuts a plan into at most `copiesPerTransferMax` copies (or one per piece), in random order. */
 function cut(plan: TransferPlan, core: FabricCore): Copy[] {
@@ -65,6 +66,8 @@ export class Transfer implements Reconsidered {
   /** Number of copies after which the transfer fails; null while it is to succeed. */
   #failAfter: number | null = null
   #failure: AnyConnectorError | null = null
+  #slab: SlabContent | null = null
+  #slabCount = 0
 
   constructor(core: FabricCore, initiator: AgentProcess, request: TransferRequest) {
     this.#core = core
@@ -126,6 +129,7 @@ export class Transfer implements Reconsidered {
     this.#core.open.delete(this)
     this.#deadline.stop()
     this.#core.waiting.delete(this)
+    this.#slab?.leaveBehind()
   }
 
   #isBlocked(): boolean {
@@ -133,7 +137,8 @@ export class Transfer implements Reconsidered {
     if (this.#initiator.life === 'stopped') return true
     if (target.isGone) return false
     if (target.isStalled || target.life === 'stopped') return true
-    return this.#core.options.isTargetPollingNeeded && !target.isPolling
+    const isPollingNeeded = this.request.bySlabs || this.#core.options.isTargetPollingNeeded
+    return isPollingNeeded && !target.isPolling
   }
 
   get #durationMs(): number {
@@ -167,11 +172,24 @@ export class Transfer implements Reconsidered {
   #move(count: number): void {
     const end = Math.min(this.#copied + count, this.#failAfter ?? this.#copies.length)
     for (; this.#copied < end; this.#copied += 1) {
-      if (this.#perform(this.#copies[this.#copied]!)) continue
+      const copy = this.#copies[this.#copied]!
+      if (this.request.bySlabs ? this.#place() : this.#perform(copy)) continue
       return this.#end(this.#transferFailed('address is not mapped'))
     }
     if (this.#copied === this.#failAfter) this.#end(this.#failure)
     else if (this.#copied === this.#copies.length) this.#end(null)
+  }
+
+  #place(): boolean {
+    if (this.#slab === null || this.#slab.isEmpty) {
+      const { direction, plan, target } = this.request
+      this.#slabCount += 1
+      this.#slab = new SlabContent({
+        ...{ core: this.#core, direction, plan, initiator: this.#initiator, target },
+        copies: this.#copies.slice(this.#copied, this.#copied + copiesPerSlab),
+      })
+    }
+    return this.#slab.place()
   }
 
   #perform({ piece, offset, length }: Copy): boolean {
@@ -211,6 +229,8 @@ export class Transfer implements Reconsidered {
     this.#deadline.stop()
     this.#core.waiting.delete(this)
     if (this.#isOverdue) this.#initiator.drainingTransferCount -= 1
+    // Failed on the target's word: it puts nothing of it in place any more.
+    this.#slab?.drop()
     this.request.onEnd(this, error === null)
     const { notification, target } = this.request
     if (error === null && notification !== null) {
@@ -226,14 +246,16 @@ export class Transfer implements Reconsidered {
   #times(): TransferTimes {
     const now = this.#core.clock.now()
     const hasStarted = this.state !== 'queued'
-    const { plan } = this.request
+    const { plan, bySlabs, direction } = this.request
+    // What a READ wants travels before it.
+    const slabTransfers = this.#slabCount * (direction === 'read' ? 2 : 1)
     return {
       queuedUs: ((hasStarted ? this.#startedAt : now) - this.#enqueuedAt) * 1_000,
       prepareUs: 0,
       postUs: 0,
       wireUs: hasStarted ? (now - this.#startedAt) * 1_000 : 0,
       descriptorsBeforeMerge: plan.descriptorsBeforeMerge,
-      descriptorsAfterMerge: plan.descriptorsAfterMerge,
+      descriptorsAfterMerge: bySlabs ? slabTransfers : plan.descriptorsAfterMerge,
       bytes: plan.bytes,
     }
   }

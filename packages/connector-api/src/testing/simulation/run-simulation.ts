@@ -5,6 +5,7 @@
  */
 import type { ConnectorFactory, KvTransferParams } from '../../connector.ts'
 import type { KvferryConfig } from '../../config.ts'
+import type { AgentPath } from '../../slabs.ts'
 import { Cluster } from '../cluster/cluster.ts'
 import type { Violation } from '../cluster/auditor.ts'
 import type { Journey } from '../cluster/cluster-router.ts'
@@ -20,6 +21,8 @@ export interface SimulationTarget {
   readonly options?: Readonly<Record<string, unknown>>
   /** Instead of them in runs whose conversations go on. */
   readonly nextTurnOptions?: Readonly<Record<string, unknown>>
+  /** `config.path` of every engine. Default `descriptors`. */
+  readonly path?: AgentPath
   /** What makes engines stage blocks in host memory; absent: they can't. */
   readonly stagingConfig?: Partial<KvferryConfig>
   /** Everything is over this long after the last fault. */
@@ -49,8 +52,7 @@ export async function runSimulation(
   const { freeMode, loadFailurePolicy, blockCount, stepTokenCountMax, skew, times, seed } = plan
   const heard = new RecentNotifications()
   const cluster = await Cluster.open({
-    factory,
-    seed,
+    ...{ factory, seed, path: target.path ?? 'descriptors' },
     times,
     skew,
     producerCount: producers.length,

@@ -1,0 +1,232 @@
+#include "slab_lender.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "limits.h"
+
+namespace kvferry {
+namespace {
+
+constexpr size_t kEndedMax = limits::kSlabBorrowerCountMax;
+
+}  // namespace
+
+void RegisteredRanges::add(uint64_t address, uint64_t bytes) {
+  const SlabPiece range{address, bytes};
+  const auto at = std::upper_bound(ranges_.begin(), ranges_.end(), range,
+                                   [](const auto& a, const auto& b) { return a.address < b.address; });
+  ranges_.insert(at, range);
+}
+
+void RegisteredRanges::remove(uint64_t address, uint64_t bytes) {
+  const auto at = std::find_if(ranges_.begin(), ranges_.end(), [&](const SlabPiece& range) {
+    return range.address == address && range.bytes == bytes;
+  });
+  if (at != ranges_.end()) ranges_.erase(at);
+}
+
+bool RegisteredRanges::contains(const SlabPiece& piece) const noexcept {
+  // Regions may lie in one another, so the last one that starts before need not be the one.
+  for (const SlabPiece& range : ranges_) {
+    if (range.address > piece.address) return false;
+    if (piece.address + piece.bytes <= range.address + range.bytes) return true;
+  }
+  return false;
+}
+
+SlabLender::SlabLender(SlabStore& store, const RegisteredRanges& ranges)
+    : store_(store), ranges_(ranges), slabs_(store.config().slabCount) {
+  for (uint64_t i = 0; i < slabs_.size(); i++) publish(i);
+}
+
+bool SlabLender::take(const uint8_t* bytes, size_t sizeBytes, MonotonicTime now) {
+  if (!isSlabMessage(store_.facts().token, bytes, sizeBytes)) return false;
+  SlabMessage message;
+  if (!decodeSlabMessage(bytes, &message)) {
+    refusedCount_ += 1;
+    return true;
+  }
+  const auto borrower = borrowers_.find(message.owner);
+  if (borrower != borrowers_.end()) borrower->second.heardAt = now;
+  switch (message.kind) {
+    case SlabMessageKind::kWant:
+      want(message, now);
+      break;
+    case SlabMessageKind::kReturn:
+      giveBack(message);
+      break;
+    case SlabMessageKind::kFull:
+    case SlabMessageKind::kFill:
+      work(message);
+      break;
+  }
+  return true;
+}
+
+void SlabLender::want(const SlabMessage& message, MonotonicTime now) {
+  if (message.count == 0) {
+    drop(message.owner);
+    return lend();
+  }
+  const bool isKnown = borrowers_.count(message.owner) > 0;
+  const bool isFull = !isKnown && borrowers_.size() >= limits::kSlabBorrowerCountMax;
+  if (isFull || message.owner == 0 || isBarred(message.process)) {
+    refusedCount_ += 1;
+    return;
+  }
+  Borrower& borrower = borrowers_[message.owner];
+  if (!isKnown) borrower.process = message.process;
+  borrower.heardAt = now;
+  borrower.wanted = std::min<uint64_t>(message.count, slabs_.size());
+  lend();
+}
+
+void SlabLender::giveBack(const SlabMessage& message) {
+  Slab* const slab = find(message);
+  if (slab == nullptr) return;
+  free(*slab);
+  lend();
+}
+
+void SlabLender::work(const SlabMessage& message) {
+  Slab* const slab = find(message);
+  // A message twice, or of an earlier loan: nothing to do.
+  if (slab == nullptr || message.turn != slab->record.turn + 1) {
+    refusedCount_ += slab == nullptr ? 1 : 0;
+    return;
+  }
+  slab->record.answer = move(message);
+  slab->record.turn = message.turn;
+  if (slab->record.answer == SlabAnswer::kDone) {
+    movedCount_ += 1;
+  } else {
+    refusedCount_ += 1;
+  }
+  publish(message.slab);
+}
+
+SlabAnswer SlabLender::move(const SlabMessage& message) {
+  const uint64_t slabBytes = store_.config().slabBytes;
+  if (message.payloadBytes == 0 || message.payloadBytes > slabBytes) return SlabAnswer::kMalformed;
+  const uint64_t listAt = alignedSlabBytes(message.payloadBytes);
+  if (message.listBytes > slabBytes - listAt) return SlabAnswer::kMalformed;
+  uint8_t* const payload = store_.lent(message.slab);
+  // Copied first: its borrower can still write there, and what was checked must be what is used.
+  list_.assign(payload + listAt, payload + listAt + message.listBytes);
+  if (!readPieceList(list_.data(), list_.size(), message.payloadBytes, &pieces_)) {
+    return SlabAnswer::kMalformed;
+  }
+  for (const SlabPiece& piece : pieces_) {
+    if (!ranges_.contains(piece)) return SlabAnswer::kNotRegistered;
+  }
+  uint8_t* at = payload;
+  for (const SlabPiece& piece : pieces_) {
+    auto* const memory = reinterpret_cast<uint8_t*>(piece.address);
+    const bool isFull = message.kind == SlabMessageKind::kFull;
+    std::memcpy(isFull ? memory : at, isFull ? at : memory, piece.bytes);
+    at += piece.bytes;
+  }
+  return SlabAnswer::kDone;
+}
+
+SlabLender::Slab* SlabLender::find(const SlabMessage& message) {
+  if (message.slab >= slabs_.size()) return nullptr;
+  Slab& slab = slabs_[message.slab];
+  const bool isHolder = slab.record.state == SlabState::kLent &&
+                        slab.record.owner == message.owner &&
+                        slab.record.generation == message.generation;
+  return isHolder ? &slab : nullptr;
+}
+
+void SlabLender::free(Slab& slab) {
+  const auto borrower = borrowers_.find(slab.record.owner);
+  if (borrower != borrowers_.end()) borrower->second.held -= 1;
+  slab.record.state = SlabState::kFree;
+  slab.record.owner = 0;
+  lentCount_ -= 1;
+}
+
+void SlabLender::drop(uint64_t owner) {
+  for (Slab& slab : slabs_) {
+    if (slab.record.state == SlabState::kLent && slab.record.owner == owner) free(slab);
+  }
+  borrowers_.erase(owner);
+}
+
+void SlabLender::lend() {
+  for (uint64_t i = 0; i < slabs_.size(); i++) {
+    Slab& slab = slabs_[i];
+    if (slab.record.state == SlabState::kLent) continue;
+    // Whoever has the fewest, and waited longest.
+    auto next = borrowers_.end();
+    for (auto it = borrowers_.begin(); it != borrowers_.end(); ++it) {
+      const Borrower& each = it->second;
+      if (each.held >= each.wanted) continue;
+      const bool isFirst = next == borrowers_.end();
+      const Borrower& best = isFirst ? each : next->second;
+      const bool isPoorer = each.held < best.held || (each.held == best.held && each.turn < best.turn);
+      if (isFirst || isPoorer) next = it;
+    }
+    if (next == borrowers_.end()) break;
+    next->second.held += 1;
+    next->second.turn = ++turns_;
+    lentCount_ += 1;
+    slab.record.owner = next->first;
+    slab.record.generation += 1;
+    slab.record.turn = 0;
+    slab.record.state = SlabState::kLent;
+    slab.record.answer = SlabAnswer::kNone;
+  }
+  const bool isAnyWaiting =
+      std::any_of(borrowers_.begin(), borrowers_.end(),
+                  [](const auto& each) { return each.second.held == 0 && each.second.wanted > 0; });
+  const bool isRefusing = suspectCount_ == slabs_.size();
+  for (uint64_t i = 0; i < slabs_.size(); i++) {
+    slabs_[i].record.isRecalled = isAnyWaiting;
+    slabs_[i].record.isRefusing = isRefusing;
+    publish(i);
+  }
+}
+
+void SlabLender::processEnded(const ProcessId& process) {
+  ended_.push_back(process);
+  if (ended_.size() > kEndedMax) ended_.pop_front();
+  std::vector<uint64_t> gone;
+  for (const auto& [owner, borrower] : borrowers_) {
+    if (borrower.process == process) gone.push_back(owner);
+  }
+  for (const uint64_t owner : gone) drop(owner);
+  if (!gone.empty()) lend();
+}
+
+bool SlabLender::isBarred(const ProcessId& process) const {
+  return std::find(ended_.begin(), ended_.end(), process) != ended_.end();
+}
+
+void SlabLender::check(MonotonicTime now) {
+  if (borrowers_.empty() && suspectCount_ == 0) return;
+  if (now - checkedAt_ < std::chrono::milliseconds(limits::kSlabCheckMs)) return;
+  checkedAt_ = now;
+  std::vector<uint64_t> gone;
+  uint64_t suspects = 0;
+  for (const auto& [owner, borrower] : borrowers_) {
+    if (hasProvablyEnded(borrower.process)) {
+      gone.push_back(owner);
+    } else if (now - borrower.heardAt > std::chrono::milliseconds(limits::kSlabSilenceMs)) {
+      suspects += borrower.held;
+    }
+  }
+  const bool isChanged = suspects != suspectCount_ || !gone.empty();
+  suspectCount_ = suspects;
+  for (const uint64_t owner : gone) drop(owner);
+  if (isChanged) lend();
+}
+
+void SlabLender::publish(uint64_t index) {
+  Slab& slab = slabs_[index];
+  slab.version += 1;
+  publishSlabRecord(slab.record, slab.version, store_.record(index));
+}
+
+}  // namespace kvferry

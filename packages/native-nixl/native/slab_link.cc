@@ -1,0 +1,210 @@
+#include "slab_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "limits.h"
+
+namespace kvferry {
+
+SlabLink::SlabLink(SlabHost& host, SlabStore& store, std::vector<uint64_t>& own,
+                   std::shared_ptr<Peer> peer, uint8_t* mirror, uint64_t& nextOwner)
+    : host_(host),
+      store_(store),
+      own_(own),
+      peer_(std::move(peer)),
+      mirror_(mirror),
+      owner_(nextOwner++),
+      nextOwner_(nextOwner),
+      returned_(peer_->slabs.slabCount, 0) {}
+
+void SlabLink::add(std::unique_ptr<Transfer> transfer) { tasks_.emplace_back(std::move(transfer)); }
+
+bool SlabLink::hasTimelyTasks() const noexcept {
+  return std::any_of(tasks_.begin(), tasks_.end(), [](const auto& task) { return !task.isOverdue; });
+}
+
+bool SlabLink::step(MonotonicTime now) {
+  bool hasMoved = look(now);
+  hasMoved = pollLoans() || hasMoved;
+  hasMoved = use(now) || hasMoved;
+  hasMoved = finishTasks(now) || hasMoved;
+  ask(now);
+  return hasMoved;
+}
+
+/** Sends as many slabs as there are: ours to fill, and the peer's to send to. */
+bool SlabLink::use(MonotonicTime now) {
+  if (isUnreachable_) return false;
+  bool hasMoved = false;
+  for (SlabTask& task : tasks_) {
+    for (Loan& loan : loans_) {
+      if (task.isTaken() || own_.empty()) break;
+      if (loan.phase != Phase::kIdle) continue;
+      send(loan, task, now);
+      hasMoved = true;
+    }
+  }
+  return hasMoved;
+}
+
+void SlabLink::send(Loan& loan, SlabTask& task, MonotonicTime now) {
+  Transfer& transfer = *task.transfer;
+  if (!transfer.isPosted) transfer.postedAt = now;
+  transfer.isPosted = true;
+  usedAt_ = now;
+  loan.own = own_.back();
+  own_.pop_back();
+  loan.task = &task;
+  task.outstanding += 1;
+  uint8_t* const slab = store_.own(loan.own);
+  SideCursor local = task.local;
+  loan.part = cutSlab(task, std::min(store_.config().slabBytes, peer_->slabs.slabBytes), slab, &local);
+  loan.local = local;
+  const uint64_t listAt = alignedSlabBytes(loan.part.payloadBytes);
+  // For a READ only the list travels: the peer fills in the payload.
+  const uint64_t start = task.isRead() ? listAt : 0;
+  const uint64_t remote = peer_->slabs.slabsAddress + loan.slab * peer_->slabs.slabBytes;
+  Result made = host_.makeRequest(false, *peer_, reinterpret_cast<uint64_t>(slab) + start,
+                                  remote + start, listAt + loan.part.listBytes - start, &loan.request);
+  if (!made.ok()) return end(loan, std::move(made));
+  SlabMessage message;
+  message.kind = task.isRead() ? SlabMessageKind::kFill : SlabMessageKind::kFull;
+  message.slab = static_cast<uint32_t>(loan.slab);
+  message.owner = owner_;
+  message.generation = loan.generation;
+  message.turn = loan.turn + 1;
+  message.payloadBytes = loan.part.payloadBytes;
+  message.listBytes = loan.part.listBytes;
+  const SlabMessageFrame frame = encodeSlabMessage(peer_->slabs.token, message);
+  transfer.completion.descriptorsAfterMerge += 1;
+  loan.phase = Phase::kWriting;
+  const int status = host_.startRequest(loan.request, &frame);
+  transfer.completion.postUs +=
+      std::chrono::duration<double, std::micro>(MonotonicClock::now() - now).count();
+  if (status != kNixlInProgress) landed(loan, status);
+  if (task.isTaken() && transfer.waiter != nullptr) {
+    std::exchange(transfer.waiter, nullptr)->arrive();
+  }
+}
+
+bool SlabLink::pollLoans() {
+  bool hasMoved = false;
+  for (Loan& loan : loans_) {
+    if (loan.phase != Phase::kWriting && loan.phase != Phase::kReading) continue;
+    const int status = loan.request.poll();
+    if (status == kNixlInProgress) continue;
+    landed(loan, status);
+    hasMoved = true;
+  }
+  return hasMoved;
+}
+
+/** A request of the library has its final status. */
+void SlabLink::landed(Loan& loan, int status) {
+  loan.request.release();
+  if (status != kNixlSuccess) {
+    return end(loan, Result::nixlFailure(loan.phase == Phase::kReading ? "read_slab" : "write_slab",
+                                         status));
+  }
+  if (loan.phase == Phase::kReading) {
+    placeSlab(store_.own(loan.own), loan.part.payloadBytes, *loan.local);
+    return end(loan, Result::success());
+  }
+  loan.turn += 1;
+  loan.phase = Phase::kWaiting;
+  // Its bytes are with the peer; a READ needs the slab again.
+  if (!loan.task->isRead()) own_.push_back(loan.own);
+}
+
+/** The peer has filled the slab. */
+void SlabLink::readBack(Loan& loan) {
+  const uint64_t remote = peer_->slabs.slabsAddress + loan.slab * peer_->slabs.slabBytes;
+  const auto local = reinterpret_cast<uint64_t>(store_.own(loan.own));
+  Result made = host_.makeRequest(true, *peer_, local, remote, loan.part.payloadBytes, &loan.request);
+  if (!made.ok()) return end(loan, std::move(made));
+  loan.phase = Phase::kReading;
+  loan.task->transfer->completion.descriptorsAfterMerge += 1;
+  const int status = host_.startRequest(loan.request, nullptr);
+  if (status != kNixlInProgress) landed(loan, status);
+}
+
+/** What the loan carried has arrived, or never will. Nothing of it is open any more. */
+void SlabLink::end(Loan& loan, Result result) {
+  SlabTask& task = *loan.task;
+  const bool isOwnGiven = loan.phase == Phase::kWaiting && !task.isRead();
+  if (!isOwnGiven) own_.push_back(loan.own);
+  if (result.ok()) {
+    movedCount_ += 1;
+  } else if (task.error.ok()) {
+    task.error = std::move(result);
+  }
+  task.outstanding -= 1;
+  loan.task = nullptr;
+  loan.phase = Phase::kIdle;
+}
+
+bool SlabLink::finishTasks(MonotonicTime now) {
+  bool hasMoved = false;
+  for (auto task = tasks_.begin(); task != tasks_.end();) {
+    if (!task->isOverdue && task->transfer->deadline <= now) {
+      task->isOverdue = true;
+      host_.tellOverdue(*task->transfer);
+    }
+    // With the last transfer the peer may be forgotten: no request to it may be open then.
+    const bool isHeldUp = tasks_.size() == 1 && isLooking_;
+    if (!task->isTaken() || task->outstanding > 0 || isHeldUp) {
+      ++task;
+      continue;
+    }
+    Result result = settle(*task);
+    const bool wasOverdue = task->isOverdue;
+    std::unique_ptr<Transfer> transfer = std::move(task->transfer);
+    task = tasks_.erase(task);
+    if (tasks_.empty() && host_.isForgotten(*peer_)) letGo();
+    host_.endTransfer(std::move(transfer), wasOverdue, std::move(result));
+    hasMoved = true;
+  }
+  return hasMoved;
+}
+
+/** The message of a transfer follows its bytes, which are in place now. */
+Result SlabLink::settle(SlabTask& task) {
+  Transfer& transfer = *task.transfer;
+  if (!task.error.ok()) return std::move(task.error);
+  if (!transfer.hasNotification) return Result::success();
+  const int status =
+      host_.send(*peer_, transfer.notification.data(), transfer.notification.size());
+  return status < 0 ? Result::nixlFailure("gen_notif", status) : Result::success();
+}
+
+void SlabLink::lenderEnded(const Result& reason) {
+  isUnreachable_ = true;
+  for (SlabTask& task : tasks_) {
+    if (task.error.ok()) task.error = reason;
+  }
+  for (Loan& loan : loans_) {
+    if (loan.phase == Phase::kWaiting) end(loan, reason);
+  }
+  // What is idle is nobody's any more. What still is in a request ends with it.
+  loans_.remove_if([](const Loan& loan) { return loan.phase == Phase::kIdle; });
+}
+
+uint64_t SlabLink::abandon() {
+  for (auto task = tasks_.begin(); task != tasks_.end();) {
+    if (task->outstanding > 0 || isLooking_) {
+      if (!task->isOverdue) host_.tellOverdue(*task->transfer);
+      task->isOverdue = true;
+      ++task;
+      continue;
+    }
+    std::unique_ptr<Transfer> transfer = std::move(task->transfer);
+    const bool wasOverdue = task->isOverdue;
+    task = tasks_.erase(task);
+    host_.endTransfer(std::move(transfer), wasOverdue,
+                      Result::failure(Status::kClosed, "post", "the agent was closed"));
+  }
+  return tasks_.size();
+}
+
+}  // namespace kvferry

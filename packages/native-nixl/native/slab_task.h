@@ -1,0 +1,86 @@
+// One transfer by slabs: how far it is, and the cutting of its next slab. Borrowed by the loans that
+// carry its parts; owned by the link to its peer. The agent's thread only.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "agent_state.h"
+#include "side_cursor.h"
+#include "slab_wire.h"
+
+namespace kvferry {
+
+/** The pieces of a side, neighbours in one registration merged. */
+class MergedPieces {
+ public:
+  explicit MergedPieces(const PlanSide& side) : cursor_(side) { load(); }
+  bool isAtEnd() const noexcept { return piece_.bytes == 0; }
+  const SlabPiece& piece() const noexcept { return piece_; }
+  /** At most what `piece` has. */
+  void take(uint64_t bytes) noexcept {
+    piece_.address += bytes;
+    piece_.bytes -= bytes;
+    if (piece_.bytes == 0) load();
+  }
+
+ private:
+  void load() noexcept {
+    piece_ = {};
+    if (cursor_.isAtEnd()) return;
+    piece_ = {cursor_.address(), 0};
+    const uint32_t registration = cursor_.registration();
+    while (!cursor_.isAtEnd() && cursor_.registration() == registration &&
+           cursor_.address() == piece_.address + piece_.bytes) {
+      piece_.bytes += cursor_.left();
+      cursor_.take(cursor_.left());
+    }
+  }
+
+  SideCursor cursor_;
+  SlabPiece piece_;
+};
+
+struct SlabTask {
+  explicit SlabTask(std::unique_ptr<Transfer> from)
+      : transfer(std::move(from)),
+        local(transfer->local.view()),
+        remote(transfer->remote.view()),
+        remotePieces(transfer->remote.view()),
+        bytesLeft(transfer->completion.bytes) {}
+
+  bool isRead() const noexcept { return transfer->direction == Direction::kRead; }
+  /** No further slab leaves for it. */
+  bool isTaken() const noexcept { return bytesLeft == 0 || !error.ok(); }
+
+  std::unique_ptr<Transfer> transfer;
+  /** The byte after the last one that was taken. */
+  SideCursor local;
+  MergedPieces remote;
+  /** As `remote`, piece by piece: for counting. */
+  SideCursor remotePieces;
+  uint64_t bytesLeft;
+  /** Loans that carry a part of it. */
+  uint64_t outstanding = 0;
+  bool isOverdue = false;
+  /** The last slab ended within a pair of pieces, which is counted. */
+  bool isMidPair = false;
+  /** The first thing that went wrong. */
+  Result error;
+};
+
+struct SlabPart {
+  uint64_t payloadBytes = 0;
+  uint64_t listBytes = 0;
+};
+
+/**
+ * Cuts the next part: its list behind where the payload ends, and for a WRITE the payload before it.
+ * `local` is where the payload of a READ belongs.
+ */
+SlabPart cutSlab(SlabTask& task, uint64_t slabBytes, uint8_t* slab, SideCursor* local);
+
+/** Puts a payload in place. */
+void placeSlab(const uint8_t* slab, uint64_t payloadBytes, SideCursor to);
+
+}  // namespace kvferry
