@@ -6,8 +6,10 @@
  *   2  pull: signed handoffs with a deadline in the producer's clock and the producer's block size; the
  *      handshake carries the key, the clock, block strides and whether blocks are staged; heartbeats
  *   3  pull: handoffs name the prompt whose KV they hand over, by its digest, and sign that too
+ *   4  pull: a rank speaks with every rank of a producer that has some of its heads, so handshakes, questions and
+ *      `wired` name the rank that speaks; a handoff may be of another TP size than its reader's
  */
-export const WIRE_VERSION = 3
+export const WIRE_VERSION = 4
 
 /**
  * Version of the hooks in connector.ts. Frozen: additions raise it, anything else waits for a major version.

@@ -1,5 +1,5 @@
 /**
- * The consumer's connection to one life of one producer, as a pure machine: associate over the side
+ * The consumer's connection to one rank of one life of a producer, as a pure machine: associate over the side
  * channel, exchange facts, add the peer to the agent; then carry loads until the association ends, and
  * forget the peer only when no READ from it is open. Loads that wait share one handshake; its failure
  * fails those that wait, and the next load tries again. Called by peer-connections.ts.
@@ -31,6 +31,8 @@ import type { HandshakeGrant, HandshakeReply } from './messages.ts'
 
 /** What a load needs to read from the peer. */
 export interface PeerLink {
+  /** Of the producer. */
+  readonly rank: number
   readonly association: Association
   readonly peer: PeerHandle
   readonly table: BlockTableHandle

@@ -15,13 +15,14 @@ import {
   asConnectorError,
   closed,
   limitExceeded,
+  matchingRanks,
   type HostStaging,
   type LoadResults,
 } from '@kvferry/connector-api/protocol'
 import { limits } from '@kvferry/connector-api'
 import { LeaseKeeper } from './lease-keeper.ts'
+import type { Offer } from './load-record.ts'
 import { LoadTable } from './load-table.ts'
-import type { Handoff } from './metadata.ts'
 import { OverdueReads } from './overdue-reads.ts'
 import type { PullOptions } from './options.ts'
 import { PeerConnections } from './peer-connections.ts'
@@ -36,7 +37,6 @@ export interface ConsumerOptions {
   readonly facts: PeerFacts
   readonly cache: LocalCache
   readonly staging: HostStaging | null
-  readonly tpRank: number
 }
 
 export class ConsumerWorker {
@@ -46,44 +46,48 @@ export class ConsumerWorker {
   readonly #loads: LoadTable
   readonly #releases: ReleaseQueue
   readonly #overdue: OverdueReads
-  #nextLoadId = 0
+  readonly #ranksOf: (tpSize: number) => readonly number[]
 
   constructor(init: ConsumerOptions) {
-    const { components, counters, options, tpRank } = init
+    const { components, counters, options, facts, cache, staging } = init
+    const { rank: tpRank, tpSize } = cache
     this.#components = components
+    this.#ranksOf = (size) => matchingRanks(tpRank, tpSize, size)
+    const ranksOf = this.#ranksOf
+    const own = { rank: tpRank, facts }
     this.#peers = new PeerConnections({
       components,
       counters,
-      facts: init.facts,
+      own,
       handshakeTimeoutMs: options.handshakeTimeoutMs,
       listener: {
         onReady: (key, link) => {
-          this.#loads.onReady(key, link)
+          this.#loads.reads.onReady(key, link)
           this.#leases.onReady(key, link)
           this.#releases.onReady(key, link)
         },
         onFailed: (key, error) => {
-          this.#loads.onFailed(key, error)
+          this.#loads.reads.onFailed(key, error)
           this.#leases.onFailed(this.#peers, key)
           this.#releases.onFailed(key)
         },
         onForgotten: (key) => {
-          this.#loads.onForgotten(key)
+          this.#loads.reads.onForgotten(key)
           this.#leases.onForgotten(this.#peers, key)
           this.#releases.onForgotten(this.#peers, key)
         },
-        hasOpenReads: (key) => this.#loads.hasOpenReads(key),
+        hasOpenReads: (key) => this.#loads.reads.hasOpen(key),
       },
     })
     const { leaseDurationMs } = options
-    this.#leases = new LeaseKeeper({ components, counters, tpRank, leaseDurationMs })
+    this.#leases = new LeaseKeeper({ components, counters, ranksOf, leaseDurationMs })
     this.#releases = new ReleaseQueue(components, counters, tpRank)
-    this.#overdue = new OverdueReads(components, init.facts)
-    const own = { peers: this.#peers, leases: this.#leases, releases: this.#releases }
-    const parts = { ...own, overdue: this.#overdue }
-    const { cache, staging } = init
-    const common = { components, counters, options, tpRank }
-    this.#loads = new LoadTable({ ...common, cache, staging, ...parts })
+    this.#overdue = new OverdueReads(components, own)
+    this.#loads = new LoadTable({
+      ...{ components, counters, options, tpRank, cache, staging, ranksOf },
+      ...{ peers: this.#peers, leases: this.#leases },
+      ...{ releases: this.#releases, overdue: this.#overdue },
+    })
   }
 
   get results(): LoadResults {
@@ -95,15 +99,15 @@ export class ConsumerWorker {
   }
 
   /** A request came with a handoff: its lease is kept from now on. */
-  offer(requestId: RequestId, handoff: Handoff): void {
-    this.#leases.add(this.#peers, requestId, handoff)
+  offer(offer: Offer): void {
+    this.#leases.add(this.#peers, offer)
   }
 
-  /** Takes a load of what was offered on. Its READ leaves with `flush`, or when its peer is ready. */
+  /** Takes a load of what was offered on. Its READs leave with `flush`, or when their peers are ready. */
   load(requestId: RequestId, localBlockIds: BlockIds, tokenEnd: number): void {
-    const handoff = this.#leases.handoffOf(requestId)
-    if (handoff !== null) {
-      this.#loads.start({ requestId, handoff, localBlockIds, tokenEnd }, this.#takeLoadId())
+    const offer = this.#leases.offerOf(requestId)
+    if (offer !== null) {
+      this.#loads.start({ ...offer, localBlockIds, tokenEnd })
       return
     }
     // The offer found no room; or this worker is closing, and keeps none.
@@ -114,9 +118,12 @@ export class ConsumerWorker {
 
   /** Nothing is to be read: the producer may free. */
   release(requestId: RequestId): void {
-    const handoff = this.#leases.handoffOf(requestId)
+    const offer = this.#leases.offerOf(requestId)
     this.#leases.end(requestId)
-    if (handoff !== null) this.#releases.add(this.#peers, handoff, this.#takeLoadId())
+    if (offer === null) return
+    for (const rank of this.#ranksOf(offer.handoff.tpSize)) {
+      this.#releases.add(this.#peers, offer, rank)
+    }
   }
 
   abort(requestId: RequestId): void {
@@ -129,7 +136,7 @@ export class ConsumerWorker {
   }
 
   onCompletions(completions: readonly TransferCompletion[]): void {
-    this.#loads.onCompletions(completions)
+    this.#loads.reads.onCompletions(completions)
   }
 
   onBroken(error: AnyConnectorError): void {
@@ -142,7 +149,7 @@ export class ConsumerWorker {
   async shutdown(deadlineMs: number): Promise<void> {
     this.#leases.close()
     this.#loads.stop(closed('connector'))
-    if (this.#loads.openReadCount > 0) {
+    if (this.#loads.reads.openCount > 0) {
       try {
         await this.#components.agent.drain({ deadlineMs })
       } catch (cause) {
@@ -153,11 +160,5 @@ export class ConsumerWorker {
     await this.#loads.settle()
     this.#overdue.close()
     await this.#peers.close()
-  }
-
-  #takeLoadId(): number {
-    const loadId = this.#nextLoadId
-    this.#nextLoadId = (loadId + 1) % 2 ** 32
-    return loadId
   }
 }

@@ -14,19 +14,16 @@ import { pullLimits } from './limits.ts'
 import type { Handoff } from './metadata.ts'
 import type { PullCounters } from './pull-counters.ts'
 
-/** Handoffs that were found to be signed, with which key and for which rank: asked again at every use. */
-const signed = new WeakMap<Handoff, { readonly key: Uint8Array; readonly tpRank: number }>()
+/** Handoffs that were found to be signed, by the keys of their producer's ranks: asked again at every use. */
+const signed = new WeakMap<Handoff, WeakSet<Uint8Array>>()
 
-/** ERR_KV_UNAUTHORISED when that life of that producer did not write it, or another wrote into it. */
-export function forgeryError(
-  handoff: Handoff,
-  link: PeerLink,
-  tpRank: number,
-): AnyConnectorError | null {
+/** ERR_KV_UNAUTHORISED when that rank of that life of the producer did not write it, or another wrote into it. */
+export function forgeryError(handoff: Handoff, link: PeerLink): AnyConnectorError | null {
+  const { handoffKey, rank } = link
   const known = signed.get(handoff)
-  if (known?.key === link.handoffKey && known.tpRank === tpRank) return null
-  if (isHandoffSigned(handoff, link.handoffKey, tpRank)) {
-    signed.set(handoff, { key: link.handoffKey, tpRank })
+  if (known?.has(handoffKey)) return null
+  if (isHandoffSigned(handoff, handoffKey, rank)) {
+    signed.set(handoff, (known ?? new WeakSet()).add(handoffKey))
     return null
   }
   const reason = `the handoff is not signed by ${handoff.remote.engineId}`

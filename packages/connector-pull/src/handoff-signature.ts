@@ -41,13 +41,13 @@ export function handoffBytes({
     .finish()
 }
 
-/** One signature per key, one after the other: rank `r` of the consumer checks the `r`-th. */
+/** One signature per key, one after the other: whoever reads from rank `r` checks the `r`-th. */
 export function signHandoff(claims: HandoffClaims, keys: readonly Uint8Array[]): Uint8Array {
   const bytes = handoffBytes(claims)
   return Uint8Array.from(keys.flatMap((key) => [...hmac(bytes, key)]))
 }
 
-/** Takes the same time whatever the signature. */
+/** `tpRank`: of the producer. Takes the same time whatever the signature. */
 export function isHandoffSigned(
   { signature, ...claims }: HandoffClaims & { readonly signature: Uint8Array },
   key: Uint8Array,

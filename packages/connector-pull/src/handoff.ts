@@ -18,6 +18,7 @@ import {
 import {
   unsupported,
   blockIdList,
+  canMapRanks,
   flag,
   hexBytes,
   instantMs,
@@ -121,7 +122,8 @@ function parseHandoff(
   if (mode !== 'pull') throw invalidField('transfer_mode', mode)
   if (version !== WIRE_VERSION) throw invalidField('wire_version', version)
   const tpSize = integer(params, 'tp_size', 1, protocolLimits.tpSizeMax)
-  if (tpSize !== context.tpSize) {
+  // Whole numbers of one side's ranks must make one of the other's.
+  if (!canMapRanks(tpSize, context.tpSize)) {
     throw unsupported('tensorParallel', `handoff of ${tpSize} TP ranks for ${context.tpSize}`)
   }
   const remote = {

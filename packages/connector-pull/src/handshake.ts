@@ -5,6 +5,7 @@
 import type {
   Association,
   PeerAddress,
+  SideChannel,
   TransferAgent,
   WorkerComponents,
 } from '@kvferry/connector-api'
@@ -15,11 +16,12 @@ import {
   encodeHandshakeRequest,
   messageKinds,
   type HandshakeGrant,
+  type HandshakeRequest,
 } from './messages.ts'
 
 /** @throws ConnectorError as `SideChannel.connect`. */
 export async function associate(
-  { sideChannel }: WorkerComponents,
+  sideChannel: SideChannel,
   address: PeerAddress,
   timeoutMs: number,
 ): Promise<ConnectionEvent> {
@@ -31,10 +33,10 @@ export async function associate(
 export async function exchange(
   { clock }: WorkerComponents,
   association: Association,
-  facts: PeerFacts,
+  own: HandshakeRequest,
   timeoutMs: number,
 ): Promise<ConnectionEvent> {
-  const body = encodeHandshakeRequest(facts)
+  const body = encodeHandshakeRequest(own)
   const sentAt = clock.now()
   const answer = await association.request(messageKinds.handshake, body, { timeoutMs })
   const receivedAt = clock.now()
@@ -45,17 +47,18 @@ export async function exchange(
   return { kind: 'exchange-end', reply, clock: peerClock }
 }
 
-/** @throws ConnectorError as `TransferAgent.addPeer` and `importBlockTable`; then no peer is left. */
+/** `rank`: of the producer. @throws ConnectorError as `TransferAgent.addPeer` and `importBlockTable`; then no peer is left. */
 export async function addPeer(
   agent: TransferAgent,
-  association: Association,
+  rank: number,
   agreed: {
+    readonly association: Association
     readonly facts: PeerFacts
     readonly grant: HandshakeGrant
     readonly clock: PeerClock
   },
 ): Promise<ConnectionEvent> {
-  const { clock, facts, grant } = agreed
+  const { association, clock, facts, grant } = agreed
   const peer = await agent.addPeer({
     metadata: grant.agentMetadata,
     expectedName: grant.agentName,
@@ -64,7 +67,7 @@ export async function addPeer(
     const table = agent.importBlockTable(peer, grant.blockTable)
     const { blockCount } = agent.describeBlockTable(table)
     const { token, handoffKey, leaseDurationMs, isStaged } = grant
-    const keys = { token, handoffKey, leaseDurationMs, isStaged, clock, facts }
+    const keys = { token, handoffKey, leaseDurationMs, isStaged, clock, facts, rank }
     return { kind: 'add-end', link: { association, peer, table, blockCount, ...keys } }
   } catch (cause) {
     await agent.removePeer(peer)

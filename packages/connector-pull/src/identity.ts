@@ -6,7 +6,7 @@ const capabilities: ConnectorCapabilities = {
   dispatch: 'sequential',
   isBidirectional: true,
   isProgressive: false,
-  tensorParallel: 'equal',
+  tensorParallel: 'mapped',
   groupCountMax: 1,
   supportsDifferentBlockSizes: true,
   supportsLora: false,

@@ -1,43 +1,46 @@
 /**
- * The consumer's question for a lease, over the side channel. Called by consumer-worker.ts; turns every
- * answer, and every silence, into the load machine's event.
+ * The consumer's question for its share of a lease, over the side channel. Called by read-table.ts; turns
+ * every answer, and every silence, into the read machine's event.
  */
 import {
   ConnectorError,
   assertNever,
-  type Association,
   type Clock,
   type Instant,
   type RequestId,
 } from '@kvferry/connector-api'
 import { asConnectorError } from '@kvferry/connector-api/protocol'
-import type { LoadEvent } from './load-state.ts'
+import type { ReadRecord } from './load-record.ts'
 import {
   decodeLeaseAnswer,
   encodeLeaseQuestion,
   messageKinds,
   type LeaseAnswer,
 } from './messages.ts'
+import type { ReadEvent } from './read-state.ts'
 
-/** Renews the lease for this load. Never rejects. */
+/** Renews the lease for this READ, of this engine's rank `tpRank`. Never rejects. */
 export async function askForLease(
   clock: Clock,
-  association: Association,
-  load: { readonly requestId: RequestId; readonly remoteId: RequestId; readonly loadId: number },
-): Promise<LoadEvent> {
+  tpRank: number,
+  { load, link }: ReadRecord,
+): Promise<ReadEvent> {
+  const { association } = link!
   const { engineId } = association.peer
+  const { loadId, requestId, handoff } = load.order
   const sentAt = clock.now()
   try {
-    const question = encodeLeaseQuestion({ requestId: load.remoteId, loadId: load.loadId })
+    const { requestId: remoteId } = handoff.remote
+    const question = encodeLeaseQuestion({ rank: tpRank, requestId: remoteId, loadId })
     const answer = await association.request(messageKinds.renew, question)
-    return leaseEvent(decodeLeaseAnswer(answer, engineId), sentAt, load.requestId)
+    return leaseEvent(decodeLeaseAnswer(answer, engineId), sentAt, requestId)
   } catch (cause) {
     const context = { operation: 'renew lease', peer: engineId }
     return { kind: 'lease-silence', error: asConnectorError(cause, context) }
   }
 }
 
-function leaseEvent(answer: LeaseAnswer, sentAt: Instant, requestId: RequestId): LoadEvent {
+function leaseEvent(answer: LeaseAnswer, sentAt: Instant, requestId: RequestId): ReadEvent {
   switch (answer.kind) {
     case 'granted':
       return { kind: 'lease-grant', sentAt, durationMs: answer.durationMs }

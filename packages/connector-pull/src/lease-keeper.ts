@@ -1,5 +1,5 @@
 /**
- * The consumer's leases: what it was offered, from the arrival of a request until its blocks are read or
+ * The consumer's leases, one with each producer rank that it reads from: what it was offered, from the arrival of a request until its blocks are read or
  * given up. Shakes hands early, so that the producer can be told, renews in batches per producer on a
  * timer of its own (an engine that takes no step loses nothing), and remembers what a producer no longer
  * holds, so that it isn't read. Owned by consumer-worker.ts; decides nothing about a load's bytes.
@@ -23,25 +23,35 @@ import {
 import type { PeerLink } from './connection-state.ts'
 import { forgeryError } from './handoff-check.ts'
 import { pullLimits } from './limits.ts'
+import type { Offer } from './load-record.ts'
 import { decodeHeartbeatAnswer, encodeHeartbeat, messageKinds } from './messages.ts'
-import type { Handoff } from './metadata.ts'
-import type { PeerConnections, PeerKey } from './peer-connections.ts'
+import type { PeerConnections } from './peer-connections.ts'
+import type { PeerKey } from './peer-listener.ts'
 import type { PullCounters } from './pull-counters.ts'
 
-interface Offer {
-  readonly requestId: RequestId
-  readonly handoff: Handoff
+/** What one producer rank keeps for an offer. */
+interface Share {
+  readonly offer: Offer
+  /** Of the producer. */
+  readonly rank: number
   readonly offeredAt: Instant
   /** Renewed for so long, counted from when the renewal left; null before the first. */
   keptUntil: Instant | null
   /** Why it isn't renewed any more. */
   loss: AnyConnectorError | null
+  /** Set while it waits for another attempt to reach the producer. */
+  retry: Timer | null
 }
 
-/** The offers of one life of one producer. */
+interface OfferRecord {
+  readonly offer: Offer
+  readonly shares: Map<number, Share>
+}
+
+/** The shares of one rank of one life of a producer. */
 interface Group {
   readonly key: PeerKey
-  readonly offers: Map<RequestId, Offer>
+  readonly shares: Set<Share>
   link: PeerLink | null
   timer: Timer | null
   beatAt: Instant
@@ -51,58 +61,71 @@ interface Group {
 export class LeaseKeeper {
   readonly #components: WorkerComponents
   readonly #counters: PullCounters
-  readonly #tpRank: number
+  readonly #ranksOf: (tpSize: number) => readonly number[]
   /** Between two attempts to reach a producer that could not be reached. */
   readonly #retryMs: number
-  readonly #offers = new Map<RequestId, Offer>()
+  readonly #offers = new Map<RequestId, OfferRecord>()
   readonly #groups = new Map<PeerKey, Group>()
-  readonly #retries = new Map<RequestId, Timer>()
   #isClosed = false
 
   constructor(options: {
     readonly components: WorkerComponents
     readonly counters: PullCounters
-    readonly tpRank: number
+    /** Ranks of a producer of that size from which this rank reads. */
+    readonly ranksOf: (tpSize: number) => readonly number[]
     readonly leaseDurationMs: number
   }) {
     this.#components = options.components
     this.#counters = options.counters
-    this.#tpRank = options.tpRank
+    this.#ranksOf = options.ranksOf
     this.#retryMs = heartbeatIntervalMs(options.leaseDurationMs)
   }
 
-  handoffOf(requestId: RequestId): Handoff | null {
-    return this.#offers.get(requestId)?.handoff ?? null
+  offerOf(requestId: RequestId): Offer | null {
+    return this.#offers.get(requestId)?.offer ?? null
   }
 
-  /** Why the producer does not hold the lease any more, as far as it has said so. */
-  lossOf(requestId: RequestId): AnyConnectorError | null {
-    return this.#offers.get(requestId)?.loss ?? null
+  /** Why that producer rank does not hold the lease any more, as far as it has said so. */
+  lossOf(requestId: RequestId, rank: number): AnyConnectorError | null {
+    return this.#shareOf(requestId, rank)?.loss ?? null
   }
 
-  /** Whether a renewal of this consumer reaches beyond `now`. */
-  isRenewed(requestId: RequestId, now: Instant): boolean {
-    const until = this.#offers.get(requestId)?.keptUntil ?? null
+  /** Whether a renewal of this consumer with that producer rank reaches beyond `now`. */
+  isRenewed(requestId: RequestId, rank: number, now: Instant): boolean {
+    const until = this.#shareOf(requestId, rank)?.keptUntil ?? null
     return until !== null && now < until
   }
 
   /** Beyond the bound it is not kept; its load will be refused by name. */
-  add(peers: PeerConnections, requestId: RequestId, handoff: Handoff): void {
+  add(peers: PeerConnections, offer: Offer): void {
     if (this.#isClosed || this.#offers.size >= limits.requestCountMax) return
     const offeredAt = this.#components.clock.now()
-    const offer: Offer = { requestId, handoff, offeredAt, keptUntil: null, loss: null }
-    this.#offers.set(requestId, offer)
-    this.#connect(peers, offer)
+    const record: OfferRecord = { offer, shares: new Map() }
+    for (const rank of this.#ranksOf(offer.handoff.tpSize)) {
+      const times = { offeredAt, keptUntil: null, loss: null, retry: null }
+      record.shares.set(rank, { offer, rank, ...times })
+    }
+    this.#offers.set(offer.requestId, record)
+    for (const share of record.shares.values()) this.#connect(peers, share)
   }
 
-  /** No renewal any more. Idempotent. */
+  /** No renewal any more, with any rank. Idempotent. */
   end(requestId: RequestId): void {
-    this.#retries.get(requestId)?.stop()
-    this.#retries.delete(requestId)
-    if (!this.#offers.delete(requestId)) return
+    const record = this.#offers.get(requestId)
+    if (record === undefined) return
+    for (const rank of [...record.shares.keys()]) this.endShare(requestId, rank)
+    this.#offers.delete(requestId)
+  }
+
+  /** No renewal any more with that producer rank. Idempotent. */
+  endShare(requestId: RequestId, rank: number): void {
+    const share = this.#shareOf(requestId, rank)
+    if (share === null) return
+    share.retry?.stop()
+    this.#offers.get(requestId)!.shares.delete(rank)
     for (const group of this.#groups.values()) {
-      if (!group.offers.delete(requestId)) continue
-      if (group.offers.size === 0) this.#forget(group)
+      if (!group.shares.delete(share)) continue
+      if (group.shares.size === 0) this.#forget(group)
       return
     }
   }
@@ -111,58 +134,61 @@ export class LeaseKeeper {
     const group = this.#groups.get(key)
     if (group === undefined) return
     group.link = link
-    for (const offer of group.offers.values()) this.#admit(group, link, offer)
+    for (const share of group.shares) this.#admit(group, link, share)
   }
 
-  /** The producer can't be reached: its offers try again later, each on its own. */
+  /** The producer can't be reached: its shares try again later, each on its own. */
   onFailed(peers: PeerConnections, key: PeerKey): void {
-    for (const offer of this.#dissolve(key)) this.#retry(peers, offer)
+    for (const share of this.#dissolve(key)) this.#retry(peers, share)
   }
 
   onForgotten(peers: PeerConnections, key: PeerKey): void {
-    for (const offer of this.#dissolve(key)) this.#connect(peers, offer)
+    for (const share of this.#dissolve(key)) this.#connect(peers, share)
   }
 
   /** Leaves no timer. */
   close(): void {
     this.#isClosed = true
     for (const group of this.#groups.values()) group.timer?.stop()
-    for (const timer of this.#retries.values()) timer.stop()
+    for (const { shares } of this.#offers.values()) {
+      for (const { retry } of shares.values()) retry?.stop()
+    }
     this.#groups.clear()
-    this.#retries.clear()
     this.#offers.clear()
   }
 
-  #connect(peers: PeerConnections, offer: Offer): void {
+  #shareOf(requestId: RequestId, rank: number): Share | null {
+    return this.#offers.get(requestId)?.shares.get(rank) ?? null
+  }
+
+  #connect(peers: PeerConnections, share: Share): void {
     if (this.#isClosed) return
-    const answer = peers.linkTo(offer.handoff.remote)
+    const answer = peers.linkTo(share.offer.handoff.remote, share.rank)
     if (answer.kind === 'unavailable') {
-      this.#retry(peers, offer)
+      this.#retry(peers, share)
       return
     }
     const group = this.#groupOf(answer.key)
-    group.offers.set(offer.requestId, offer)
+    group.shares.add(share)
     if (answer.kind === 'waiting') return
     group.link = answer.link
-    this.#admit(group, answer.link, offer)
+    this.#admit(group, answer.link, share)
   }
 
-  #retry(peers: PeerConnections, offer: Offer): void {
+  #retry(peers: PeerConnections, share: Share): void {
     if (this.#isClosed) return
-    const { requestId } = offer
-    const timer = this.#components.clock.after(this.#retryMs, () => {
-      this.#retries.delete(requestId)
-      this.#connect(peers, offer)
+    share.retry = this.#components.clock.after(this.#retryMs, () => {
+      share.retry = null
+      this.#connect(peers, share)
     })
-    this.#retries.set(requestId, timer)
   }
 
   #groupOf(key: PeerKey): Group {
     const known = this.#groups.get(key)
     if (known !== undefined) return known
     const beatAt = Number.POSITIVE_INFINITY as Instant
-    const offers = new Map<RequestId, Offer>()
-    const group: Group = { key, offers, link: null, timer: null, beatAt, isBeating: false }
+    const shares = new Set<Share>()
+    const group: Group = { key, shares, link: null, timer: null, beatAt, isBeating: false }
     this.#groups.set(key, group)
     return group
   }
@@ -172,20 +198,21 @@ export class LeaseKeeper {
     this.#groups.delete(group.key)
   }
 
-  #dissolve(key: PeerKey): Offer[] {
+  #dissolve(key: PeerKey): Share[] {
     const group = this.#groups.get(key)
     if (group === undefined) return []
     this.#forget(group)
-    return [...group.offers.values()]
+    return [...group.shares]
   }
 
   /** Key and clock of the producer are known: a forged offer is never renewed. */
-  #admit(group: Group, link: PeerLink, offer: Offer): void {
-    offer.loss ??= forgeryError(offer.handoff, link, this.#tpRank)
-    if (offer.loss !== null) return
+  #admit(group: Group, link: PeerLink, share: Share): void {
+    const { handoff } = share.offer
+    share.loss ??= forgeryError(handoff, link)
+    if (share.loss !== null) return
     const now = this.#components.clock.now()
     const intervalMs = heartbeatIntervalMs(link.leaseDurationMs)
-    const leftMs = link.clock.longestUntil(offer.handoff.leaseDeadlineMs, now)
+    const leftMs = link.clock.longestUntil(handoff.leaseDeadlineMs, now)
     this.#arm(group, instantPlus(now, firstHeartbeatDelayMs(leftMs, intervalMs)))
   }
 
@@ -207,10 +234,10 @@ export class LeaseKeeper {
     // A producer that is slow to answer isn't asked again meanwhile.
     if (group.isBeating) return
     const longestMs = pullLimits.waitingLeaseCountMax * link.leaseDurationMs
-    const kept = [...group.offers.values()].filter(
+    const kept = [...group.shares].filter(
       ({ loss, offeredAt }) => loss === null && now < instantPlus(offeredAt, longestMs),
     )
-    const byRemoteId = new Map(kept.map((offer) => [offer.handoff.remote.requestId, offer]))
+    const byRemoteId = new Map(kept.map((share) => [share.offer.handoff.remote.requestId, share]))
     group.isBeating = true
     const portions = heartbeatPortions([...byRemoteId.keys()])
     await Promise.all(portions.map((ids) => this.#renew(link, ids, byRemoteId)))
@@ -220,7 +247,7 @@ export class LeaseKeeper {
   async #renew(
     link: PeerLink,
     ids: readonly RequestId[],
-    byRemoteId: ReadonlyMap<RequestId, Offer>,
+    byRemoteId: ReadonlyMap<RequestId, Share>,
   ): Promise<void> {
     const { clock, logger } = this.#components
     const { association } = link
@@ -232,9 +259,9 @@ export class LeaseKeeper {
       this.#counters.add('heartbeatsDone')
       const keptUntil = instantPlus(sentAt, answer.durationMs - limits.leaseSafetyMarginMs)
       for (const [at, id] of ids.entries()) {
-        const offer = byRemoteId.get(id)!
-        if (answer.isHeld[at]!) offer.keptUntil = keptUntil
-        else offer.loss ??= lost(offer.requestId)
+        const share = byRemoteId.get(id)!
+        if (answer.isHeld[at]!) share.keptUntil = keptUntil
+        else share.loss ??= lost(share.offer.requestId)
       }
     } catch (cause) {
       const context = { operation: 'heartbeat', peer: association.peer.engineId }

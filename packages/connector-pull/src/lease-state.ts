@@ -1,82 +1,38 @@
 /**
  * One lease on the producer's worker half, as a pure machine. A lease belongs to one load: the first to
  * ask for it, or to report its end, claims it, and nobody else may renew or end it, since freeing the
- * blocks under another reader would give that reader wrong bytes.
+ * blocks under another reader would give that reader wrong bytes. Each rank of the consumer that has some of
+ * this rank's heads reads its own share; the lease is over when each has read its share, or given it back.
  *
  * News from readers may overtake the scheduler half's word that the lease has begun (it travels with the
  * next step, the handoff with the response), so an announced request remembers it. Called by
  * producer-worker.ts, which owns the records, the timers and who a reader is.
  */
-import {
-  assertNever,
-  instantPlus,
-  type EngineId,
-  type Incarnation,
-  type Instant,
-} from '@kvferry/connector-api'
+import { assertNever, instantPlus, type Instant } from '@kvferry/connector-api'
 import { checked, refuse, type Step } from '@kvferry/connector-api/protocol'
+import {
+  hasRead,
+  isClaimOver,
+  isOpenTo,
+  isSame,
+  shareOf,
+  stragglersOf,
+  withShare,
+  type Claim,
+} from './lease-claim.ts'
 import { leaseTransitions } from './lease-transitions.ts'
+import type {
+  LeaseContext,
+  LeaseCount,
+  LeaseEffect,
+  LeaseEvent,
+  LeaseState,
+  ReaderNews,
+} from './lease-types.ts'
 import type { LeaseAnswer } from './messages.ts'
 
-/** One load of one life of a consumer. */
-export interface Reader {
-  readonly engineId: EngineId
-  readonly incarnation: Incarnation
-  readonly loadId: number
-}
-
-/** One life of a consumer. */
-export interface Consumer {
-  readonly engineId: EngineId
-  readonly incarnation: Incarnation
-}
-
-export type LeaseState =
-  /** Being computed. `promisedUntil`: granted to a reader whose question came before the lease began. */
-  | {
-      readonly kind: 'announced'
-      readonly reader: Reader | null
-      readonly promisedUntil: Instant | null
-    }
-  /** Its reader was done before the lease began. */
-  | { readonly kind: 'read-early'; readonly reader: Reader }
-  | { readonly kind: 'released-early' }
-  | { readonly kind: 'leased'; readonly reader: Reader | null; readonly deadline: Instant }
-  /** Over, and remembered for a question of its reader that the notification overtook. */
-  | { readonly kind: 'read'; readonly reader: Reader; readonly forgetAt: Instant }
-  | { readonly kind: 'ended' }
-
-export type LeaseEvent =
-  | { readonly kind: 'lease-start'; readonly remainingMs: number }
-  /** The request ended without KV that anyone may read. */
-  | { readonly kind: 'withdraw' }
-  /** A load asks for it. */
-  | { readonly kind: 'renew'; readonly reader: Reader }
-  /** A consumer that was offered it, and has not read it, wants it kept. */
-  | { readonly kind: 'heartbeat'; readonly consumer: Consumer }
-  | { readonly kind: 'read-done'; readonly reader: Reader }
-  | { readonly kind: 'release'; readonly reader: Reader }
-  | { readonly kind: 'timer' }
-
-export type LeaseEffect =
-  | { readonly kind: 'answer'; readonly answer: LeaseAnswer }
-  /** `timer` must follow at or after this instant. */
-  | { readonly kind: 'arm'; readonly at: Instant }
-  /** The blocks are the engine's again. */
-  | { readonly kind: 'report-sent' }
-  /**
-   * The lease is over and a READ of its blocks perhaps not: it needs a polling target to end. `reader` is
-   * null when nobody asked for the lease: the question may be lost with its association.
-   */
-  | { readonly kind: 'expect-straggler'; readonly reader: Reader | null }
-  | { readonly kind: 'count'; readonly what: LeaseCount }
-
-export type LeaseCount = 'granted' | 'expired' | 'read' | 'released' | 'late' | 'refused'
-
-export interface LeaseContext {
-  readonly leaseDurationMs: number
-  readonly completedReadRetentionMs: number
-}
+export type * from './lease-types.ts'
+export type { Claim, Consumer, Reader, Share, Straggler } from './lease-claim.ts'
 
 type LeaseStep = Step<LeaseState, LeaseEffect>
 
@@ -92,23 +48,32 @@ const stay = (state: LeaseState, ...effects: readonly LeaseEffect[]): LeaseStep 
 })
 const end = (...effects: readonly LeaseEffect[]): LeaseStep => stay({ kind: 'ended' }, ...effects)
 
-const isSame = (left: Reader, right: Reader): boolean =>
-  left.engineId === right.engineId &&
-  left.incarnation === right.incarnation &&
-  left.loadId === right.loadId
-
-/** Whether nobody has claimed it, or a load of this life of this consumer. */
-const isOpenTo = (reader: Reader | null, { engineId, incarnation }: Consumer): boolean =>
-  reader === null || (reader.engineId === engineId && reader.incarnation === incarnation)
-
 const latest = (left: Instant, right: Instant | null): Instant =>
   right !== null && right > left ? right : left
+
+/** Who sent it has no part in the lease of another. */
+const isForeign = (claim: Claim | null, event: LeaseEvent): boolean =>
+  'reader' in event && claim !== null && !isSame(claim.reader, event.reader)
 
 /** What a reader gets to hear when the lease is not its own. Nothing changes for anybody. */
 function deny(state: LeaseState, event: LeaseEvent): LeaseStep {
   return event.kind === 'renew'
     ? stay(state, answer({ kind: 'claimed' }))
     : stay(state, count('refused'))
+}
+
+/** Its share has ended: the question was overtaken, or the news came twice. */
+function repeatEnd(state: LeaseState, claim: Claim, event: LeaseEvent & ReaderNews): LeaseStep {
+  if (event.kind !== 'renew') return stay(state, count('late'))
+  const isRead = isSame(claim.reader, event.reader) && shareOf(claim, event.share.rank) === 'read'
+  return stay(state, answer(isRead ? { kind: 'completed' } : unknown))
+}
+
+/** The event, if its share has ended already. */
+function repeated(claim: Claim | null, event: LeaseEvent): (LeaseEvent & ReaderNews) | null {
+  if (!('share' in event) || claim === null) return null
+  const stand = shareOf(claim, event.share.rank)
+  return stand === 'read' || stand === 'released' ? event : null
 }
 
 function step(
@@ -120,8 +85,7 @@ function step(
   switch (state.kind) {
     case 'announced':
       return stepAnnounced(state, event, now, context)
-    case 'read-early':
-    case 'released-early':
+    case 'over-early':
       return stepEarly(state, event, now, context)
     case 'leased':
       return stepLeased(state, event, now, context)
@@ -140,32 +104,35 @@ function stepAnnounced(
   now: Instant,
   { leaseDurationMs }: LeaseContext,
 ): LeaseStep {
-  if ('reader' in event && state.reader !== null && !isSame(state.reader, event.reader)) {
-    return deny(state, event)
-  }
+  if (isForeign(state.claim, event)) return deny(state, event)
+  const late = repeated(state.claim, event)
+  if (late !== null) return repeatEnd(state, state.claim!, late)
   switch (event.kind) {
     case 'lease-start': {
       const deadline = latest(instantPlus(now, event.remainingMs), state.promisedUntil)
-      const leased = { kind: 'leased', reader: state.reader, deadline } as const
+      const leased = { kind: 'leased', claim: state.claim, deadline } as const
       return stay(leased, count('granted'), { kind: 'arm', at: deadline })
     }
     case 'withdraw':
       return end()
-    case 'renew':
+    case 'renew': {
+      const claim = withShare(state.claim, event, 'asked')
       return stay(
-        { ...state, reader: event.reader, promisedUntil: instantPlus(now, leaseDurationMs) },
+        { ...state, claim, promisedUntil: instantPlus(now, leaseDurationMs) },
         answer({ kind: 'granted', durationMs: leaseDurationMs }),
       )
+    }
     case 'heartbeat': {
-      if (!isOpenTo(state.reader, event.consumer)) return stay(state, answer({ kind: 'claimed' }))
+      if (!isOpenTo(state.claim, event.consumer)) return stay(state, answer({ kind: 'claimed' }))
       const promisedUntil = latest(instantPlus(now, leaseDurationMs), state.promisedUntil)
       const granted = answer({ kind: 'granted', durationMs: leaseDurationMs })
       return stay({ ...state, promisedUntil }, granted)
     }
     case 'read-done':
-      return stay({ kind: 'read-early', reader: event.reader })
-    case 'release':
-      return stay({ kind: 'released-early' })
+    case 'release': {
+      const claim = withShare(state.claim, event, event.kind === 'release' ? 'released' : 'read')
+      return stay(isClaimOver(claim) ? { kind: 'over-early', claim } : { ...state, claim })
+    }
     case 'timer':
       return refuse(machine, state, event)
     default:
@@ -174,27 +141,22 @@ function stepAnnounced(
 }
 
 function stepEarly(
-  state: Extract<LeaseState, { kind: 'read-early' | 'released-early' }>,
+  state: Extract<LeaseState, { kind: 'over-early' }>,
   event: LeaseEvent,
   now: Instant,
   context: LeaseContext,
 ): LeaseStep {
   switch (event.kind) {
     case 'lease-start':
-      return state.kind === 'read-early'
-        ? becomeRead(state.reader, now, context, count('granted'))
-        : end(count('granted'), count('released'), reportSent)
+      return finish(state.claim, now, context, count('granted'))
     case 'withdraw':
       return end()
-    case 'renew': {
-      const isDone = state.kind === 'read-early' && isSame(state.reader, event.reader)
-      return stay(state, answer(isDone ? { kind: 'completed' } : unknown))
-    }
     case 'heartbeat':
       return stay(state, answer(unknown))
+    case 'renew':
     case 'read-done':
     case 'release':
-      return stay(state, count('late'))
+      return repeatEnd(state, state.claim, event)
     case 'timer':
       return refuse(machine, state, event)
     default:
@@ -202,14 +164,16 @@ function stepEarly(
   }
 }
 
-function becomeRead(
-  reader: Reader,
+/** Every share has ended; who has read is remembered. */
+function finish(
+  claim: Claim,
   now: Instant,
   { completedReadRetentionMs }: LeaseContext,
   ...before: readonly LeaseEffect[]
 ): LeaseStep {
+  if (!hasRead(claim)) return end(...before, count('released'), reportSent)
   const forgetAt = instantPlus(now, completedReadRetentionMs)
-  return stay({ kind: 'read', reader, forgetAt }, ...before, count('read'), reportSent, {
+  return stay({ kind: 'read', claim, forgetAt }, ...before, count('read'), reportSent, {
     kind: 'arm',
     at: forgetAt,
   })
@@ -221,35 +185,37 @@ function stepLeased(
   now: Instant,
   context: LeaseContext,
 ): LeaseStep {
-  if ('reader' in event && state.reader !== null && !isSame(state.reader, event.reader)) {
-    return deny(state, event)
-  }
+  if (isForeign(state.claim, event)) return deny(state, event)
+  const late = repeated(state.claim, event)
+  if (late !== null) return repeatEnd(state, state.claim!, late)
   switch (event.kind) {
     case 'renew': {
       // Over, though its timer has not run yet: what is over is never granted again.
-      if (now >= state.deadline) return expire(state.reader, answer(unknown))
+      if (now >= state.deadline) return expire(state.claim, answer(unknown))
+      const claim = withShare(state.claim, event, 'asked')
       const deadline = latest(state.deadline, instantPlus(now, context.leaseDurationMs))
       return stay(
-        { kind: 'leased', reader: event.reader, deadline },
+        { kind: 'leased', claim, deadline },
         answer({ kind: 'granted', durationMs: context.leaseDurationMs }),
       )
     }
     case 'heartbeat': {
-      if (now >= state.deadline) return expire(state.reader, answer(unknown))
-      if (!isOpenTo(state.reader, event.consumer)) return stay(state, answer({ kind: 'claimed' }))
+      if (now >= state.deadline) return expire(state.claim, answer(unknown))
+      if (!isOpenTo(state.claim, event.consumer)) return stay(state, answer({ kind: 'claimed' }))
       const { leaseDurationMs } = context
       const deadline = latest(state.deadline, instantPlus(now, leaseDurationMs))
       return stay({ ...state, deadline }, answer({ kind: 'granted', durationMs: leaseDurationMs }))
     }
     case 'read-done':
-      return becomeRead(event.reader, now, context)
-    case 'release':
-      return end(count('released'), reportSent)
+    case 'release': {
+      const claim = withShare(state.claim, event, event.kind === 'release' ? 'released' : 'read')
+      return isClaimOver(claim) ? finish(claim, now, context) : stay({ ...state, claim })
+    }
     case 'timer':
       // Renewals move the deadline, not the timer.
       return now < state.deadline
         ? stay(state, { kind: 'arm', at: state.deadline })
-        : expire(state.reader)
+        : expire(state.claim)
     case 'lease-start':
     case 'withdraw':
       return refuse(machine, state, event)
@@ -258,8 +224,12 @@ function stepLeased(
   }
 }
 
-function expire(reader: Reader | null, ...before: readonly LeaseEffect[]): LeaseStep {
-  return end(...before, count('expired'), reportSent, { kind: 'expect-straggler', reader })
+function expire(claim: Claim | null, ...before: readonly LeaseEffect[]): LeaseStep {
+  const stragglers = stragglersOf(claim).map((of): LeaseEffect => ({
+    kind: 'expect-straggler',
+    of,
+  }))
+  return end(...before, count('expired'), reportSent, ...stragglers)
 }
 
 function stepRead(
@@ -268,15 +238,12 @@ function stepRead(
   now: Instant,
 ): LeaseStep {
   switch (event.kind) {
-    case 'renew': {
-      const isReader = isSame(state.reader, event.reader)
-      return stay(state, answer(isReader ? { kind: 'completed' } : unknown))
-    }
-    case 'heartbeat':
-      return stay(state, answer(unknown))
+    case 'renew':
     case 'read-done':
     case 'release':
-      return stay(state, count('late'))
+      return repeatEnd(state, state.claim, event)
+    case 'heartbeat':
+      return stay(state, answer(unknown))
     case 'timer':
       return now < state.forgetAt ? stay(state, { kind: 'arm', at: state.forgetAt }) : end()
     case 'lease-start':

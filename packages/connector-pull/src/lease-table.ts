@@ -18,6 +18,8 @@ import {
   type LeaseEvent,
   type LeaseState,
   type Reader,
+  type Share,
+  type Straggler,
 } from './lease-state.ts'
 import type { LeaseAnswer } from './messages.ts'
 import type { PullCounters } from './pull-counters.ts'
@@ -34,7 +36,7 @@ export class LeaseTable {
   readonly #counters: PullCounters
   readonly #context: LeaseContext
   readonly #onChange: () => void
-  readonly #onStraggler: (requestId: RequestId, reader: Reader | null) => void
+  readonly #onStraggler: (requestId: RequestId, of: Straggler | null) => void
   readonly #records = new Map<RequestId, LeaseRecord>()
   #openCount = 0
   #isClosed = false
@@ -47,7 +49,7 @@ export class LeaseTable {
     readonly context: LeaseContext
     /** After a lease began or ended. */
     readonly onChange: () => void
-    readonly onStraggler: (requestId: RequestId, reader: Reader | null) => void
+    readonly onStraggler: (requestId: RequestId, of: Straggler | null) => void
   }) {
     this.#clock = options.clock
     this.#metrics = options.metrics
@@ -66,7 +68,7 @@ export class LeaseTable {
   get claimedCount(): number {
     let count = 0
     for (const { state } of this.#records.values()) {
-      if (state.kind === 'leased' && state.reader !== null) count += 1
+      if (state.kind === 'leased' && state.claim !== null) count += 1
     }
     return count
   }
@@ -74,7 +76,8 @@ export class LeaseTable {
   /** A lease of that life of a consumer is open: its end will be told. */
   hasReader({ engineId, incarnation }: Consumer): boolean {
     for (const { state } of this.#records.values()) {
-      const reader = 'reader' in state && state.kind !== 'read' ? state.reader : null
+      const reader =
+        'claim' in state && state.kind !== 'read' ? (state.claim?.reader ?? null) : null
       if (reader?.engineId === engineId && reader.incarnation === incarnation) return true
     }
     return false
@@ -96,7 +99,7 @@ export class LeaseTable {
     if (known?.state.kind === 'read') this.#forget(known)
     else if (known !== undefined) return
     if (!this.#makeRoom()) return
-    const state: LeaseState = { kind: 'announced', reader: null, promisedUntil: null }
+    const state: LeaseState = { kind: 'announced', claim: null, promisedUntil: null }
     this.#records.set(requestId, { requestId, state, timer: null })
   }
 
@@ -118,10 +121,10 @@ export class LeaseTable {
     if (record !== undefined) this.#dispatch(record, { kind: 'withdraw' })
   }
 
-  renew(requestId: RequestId, reader: Reader): LeaseAnswer {
+  renew(requestId: RequestId, reader: Reader, share: Share): LeaseAnswer {
     const record = this.#records.get(requestId)
     if (record === undefined) return { kind: 'unknown' }
-    return this.#dispatch(record, { kind: 'renew', reader }) ?? { kind: 'unknown' }
+    return this.#dispatch(record, { kind: 'renew', reader, share }) ?? { kind: 'unknown' }
   }
 
   /** Whether it is held for this consumer, for another `leaseDurationMs` from now. */
@@ -131,11 +134,11 @@ export class LeaseTable {
     return this.#dispatch(record, { kind: 'heartbeat', consumer })?.kind === 'granted'
   }
 
-  /** News that a reader needs the blocks no more. */
-  finish(requestId: RequestId, kind: 'read-done' | 'release', reader: Reader): void {
+  /** News that one rank of a reader needs the blocks no more. */
+  finish(requestId: RequestId, kind: 'read-done' | 'release', reader: Reader, share: Share): void {
     const record = this.#records.get(requestId)
     if (record === undefined) this.#countOne('late')
-    else this.#dispatch(record, { kind, reader })
+    else this.#dispatch(record, { kind, reader, share })
   }
 
   takeSent(): RequestId[] {
@@ -199,7 +202,7 @@ export class LeaseTable {
         this.#sent.push(record.requestId)
         return
       case 'expect-straggler':
-        this.#onStraggler(record.requestId, effect.reader)
+        this.#onStraggler(record.requestId, effect.of)
         return
       case 'count':
         this.#countOne(effect.what)

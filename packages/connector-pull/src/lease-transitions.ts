@@ -1,8 +1,8 @@
 /**
- * The lease machine's transitions as data; see load-transitions.ts.
+ * The lease machine's transitions as data; see read-transitions.ts.
  */
 import type { TransitionTable } from '@kvferry/connector-api/protocol'
-import type { LeaseEvent, LeaseState } from './lease-state.ts'
+import type { LeaseEvent, LeaseState } from './lease-types.ts'
 
 export const leaseTransitions: TransitionTable<LeaseState['kind'], LeaseEvent['kind']> = {
   announced: {
@@ -10,30 +10,23 @@ export const leaseTransitions: TransitionTable<LeaseState['kind'], LeaseEvent['k
     withdraw: ['ended'],
     renew: ['announced'],
     heartbeat: ['announced'],
-    'read-done': ['read-early', 'announced'],
-    release: ['released-early', 'announced'],
+    'read-done': ['over-early', 'announced'],
+    release: ['over-early', 'announced'],
   },
-  'read-early': {
-    'lease-start': ['read'],
+  'over-early': {
+    'lease-start': ['read', 'ended'],
     withdraw: ['ended'],
-    renew: ['read-early'],
-    heartbeat: ['read-early'],
-    'read-done': ['read-early'],
-    release: ['read-early'],
-  },
-  'released-early': {
-    'lease-start': ['ended'],
-    withdraw: ['ended'],
-    renew: ['released-early'],
-    heartbeat: ['released-early'],
-    'read-done': ['released-early'],
-    release: ['released-early'],
+    renew: ['over-early'],
+    heartbeat: ['over-early'],
+    'read-done': ['over-early'],
+    release: ['over-early'],
   },
   leased: {
     renew: ['leased', 'ended'],
     heartbeat: ['leased', 'ended'],
     'read-done': ['read', 'leased'],
-    release: ['ended', 'leased'],
+    // The last share is given back, and another was read.
+    release: ['ended', 'leased', 'read'],
     timer: ['leased', 'ended'],
   },
   // The record of a lease that is over may still have its old timer.

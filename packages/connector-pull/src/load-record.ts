@@ -1,5 +1,5 @@
 /**
- * What the consumer's worker half keeps of one load beside its state, the checks that an order must pass
+ * What the consumer's worker half keeps of one load beside its states, the checks that an order must pass
  * before anything is posted, and the sample that is left of it for the harness. Pure.
  */
 import {
@@ -11,43 +11,70 @@ import {
   type RequestId,
   type TransferTimes,
 } from '@kvferry/connector-api'
-import { limitExceeded, takenAtMs, unsupported } from '@kvferry/connector-api/protocol'
+import {
+  combineTimes,
+  limitExceeded,
+  loadedRun,
+  takenAtMs,
+  unsupported,
+  type LoadedRun,
+  type LoadState,
+} from '@kvferry/connector-api/protocol'
 import type { PeerLink } from './connection-state.ts'
-import type { LoadState } from './load-state.ts'
 import type { Handoff } from './metadata.ts'
-import type { PeerKey } from './peer-connections.ts'
+import type { PeerKey } from './peer-listener.ts'
+import type { ReadState } from './read-state.ts'
 
-/** Blocks that end with token `tokenEnd` of the handoff's. */
-export interface LoadOrder {
+/** What a request came with. */
+export interface Offer {
   readonly requestId: RequestId
   readonly handoff: Handoff
+  /** Of this life of this engine, the same on all of its ranks. */
+  readonly loadId: number
+}
+
+/** Blocks that end with token `tokenEnd` of the handoff's. */
+export interface LoadOrder extends Offer {
   readonly localBlockIds: BlockIds
   readonly tokenEnd: number
 }
 
-/** Why it failed, or null; never rejects. */
-export type FinishRead = () => Promise<AnyConnectorError | null>
+/** One producer rank's share of a load: one READ. */
+export interface ReadRecord {
+  readonly load: LoadRecord
+  /** Of the producer. */
+  readonly rank: number
+  /** Set when it waits for a connection, or has one. */
+  peer: PeerKey | null
+  /** Set when the connection is ready. */
+  link: PeerLink | null
+  /** When the READ was handed to the agent; null before. */
+  handedOverAtMs: number | null
+  /** Of the engine's thread, for planning it and handing it over. */
+  blockedUs: number
+  state: ReadState
+}
 
 export interface LoadRecord {
   readonly order: LoadOrder
-  readonly loadId: number
-  /** Set when it waits for a connection, or has one. */
-  peer: PeerKey | null
+  readonly reads: ReadRecord[]
   readonly bindAtMs: number
-  /** 0 when the connection was ready at once. */
+  /** 0 when every connection was ready at once. */
   handshakeMs: number
-  /** Set when the connection is ready. */
-  link: PeerLink | null
-  /** Set when the READ is posted: what is left to do with its bytes. */
-  finish: FinishRead | null
-  /** When its READ was handed to the agent; null before. */
-  handedOverAtMs: number | null
-  /** Of the engine's thread, for planning its READ and handing it over. */
-  blockedUs: number
+  /** READs past their deadline, which may still write: while there is one its blocks are in quarantine. */
+  overdueCount: number
   state: LoadState
 }
 
-export const blockCountOf = (order: LoadOrder): number => order.localBlockIds[0]?.length ?? 0
+export const blocksOf = ({ localBlockIds }: LoadOrder): Uint32Array =>
+  localBlockIds[0] ?? new Uint32Array()
+
+export const isOverdue = ({ state }: ReadRecord): boolean =>
+  state.kind === 'overdue' || state.kind === 'draining-overdue'
+
+/** What it loads, on a cache with blocks of `blockTokens`. */
+export const runOf = (order: LoadOrder, blockTokens: number): LoadedRun =>
+  loadedRun(blocksOf(order), order.tokenEnd, blockTokens)
 
 /** Why an order can't be carried out on this cache, or null. */
 export function orderError(
@@ -82,32 +109,23 @@ function invalidBlocks(value: string): AnyConnectorError {
   })
 }
 
-const noTimes: TransferTimes = {
-  queuedUs: 0,
-  prepareUs: 0,
-  postUs: 0,
-  wireUs: 0,
-  descriptorsBeforeMerge: 0,
-  descriptorsAfterMerge: 0,
-  bytes: 0,
-}
-
-/** `isInline`: the engine's thread waited for the post, and so for what the post copied. */
-export function sampleOf(
-  record: LoadRecord,
-  measured: TransferTimes | null,
-  completeAtMs: number,
-  isInline: boolean,
-): LoadSample {
-  const { order, bindAtMs, handshakeMs, handedOverAtMs, blockedUs } = record
-  const times = measured ?? noTimes
+/** `isInline`: the engine's thread waited for the posts, and so for what they copied. */
+export function sampleOf(record: LoadRecord, completeAtMs: number, isInline: boolean): LoadSample {
+  const { order, bindAtMs, handshakeMs, reads } = record
+  const ended = reads.flatMap(({ state, handedOverAtMs }) =>
+    state.kind === 'ended' && state.times !== null && handedOverAtMs !== null
+      ? [{ times: state.times, handedOverAtMs }]
+      : [],
+  )
+  const times: TransferTimes = combineTimes(ended.map((one) => one.times))
+  const blockedUs = reads.reduce((sum, read) => sum + read.blockedUs, 0)
   const copyUs = isInline ? Math.max(0, times.postUs - times.prepareUs) : 0
+  const takenAt = ended.map((one) => takenAtMs(one.handedOverAtMs, one.times))
   return {
     ...{ requestId: order.requestId, bindAtMs, handshakeMs, completeAtMs },
-    postedAtMs:
-      handedOverAtMs === null || measured === null ? null : takenAtMs(handedOverAtMs, measured),
+    postedAtMs: takenAt.length === 0 ? null : Math.min(...takenAt),
     ...times,
-    // One READ moves all.
+    // One READ from each rank moves all.
     lastBytes: times.bytes,
     ...{ blockedUs, blockedCopyUs: Math.min(copyUs, blockedUs) },
   }

@@ -1,76 +1,65 @@
 /**
- * The loads of one consumer: carries them out as load-state.ts decides. All events arrive on the engine's
- * thread and run to their end; READs that became ready in one turn leave in one post. Owned by
- * consumer-worker.ts.
+ * The loads of one consumer: carries out what the load machine decides over the READs of which each is made,
+ * one from each producer rank that has some of this rank's heads. All events arrive on the engine's thread and
+ * run to their end. Owned by consumer-worker.ts.
  */
 import {
+  ConnectorError,
   limits,
   type AnyConnectorError,
   type RequestId,
-  type TransferCompletion,
-  type TransferHandle,
-  type TransferTimes,
-  type WorkerComponents,
 } from '@kvferry/connector-api'
 import {
+  BlockFinisher,
   limitExceeded,
-  type HostStaging,
   LoadResults,
-  type LoadOutcome,
   quarantineError,
-  recordTransfer,
+  stepLoad,
+  type HostStaging,
+  type LoadEffect,
+  type LoadEvent,
+  type LoadOutcome,
 } from '@kvferry/connector-api/protocol'
-import { BlockReader } from './block-reader.ts'
-import type { PeerLink } from './connection-state.ts'
-import { askForLease } from './lease-client.ts'
 import {
+  blocksOf,
   orderError,
   reported,
+  runOf,
   sampleOf,
-  type FinishRead,
   type LoadOrder,
   type LoadRecord,
+  type ReadRecord,
 } from './load-record.ts'
-import { stepLoad, type LoadEffect, type LoadEvent } from './load-state.ts'
-import type { PeerConnections, PeerKey } from './peer-connections.ts'
-import type { OverdueReads } from './overdue-reads.ts'
-import { PostQueue, type PostQueueOptions } from './post-queue.ts'
-import type { PullCounters } from './pull-counters.ts'
-import { quarantineChange } from './quarantine.ts'
-import type { LocalCache } from './read-plan.ts'
-import type { ReleaseQueue } from './release-queue.ts'
+import { ReadTable, type ReadTableOptions } from './read-table.ts'
 
-export interface LoadTableOptions extends Omit<PostQueueOptions, 'reader'> {
-  readonly cache: LocalCache
+export interface LoadTableOptions extends Omit<ReadTableOptions, 'onEnd' | 'onOverdueChange'> {
   /** The cache is a copy of the engine's, which what was read goes into; null without staging. */
   readonly staging: HostStaging | null
-  readonly peers: PeerConnections
-  readonly releases: ReleaseQueue
-  readonly overdue: OverdueReads
+  /** Ranks of a producer of that size from which this rank reads. */
+  readonly ranksOf: (tpSize: number) => readonly number[]
 }
 
 export class LoadTable {
   /** What ended loads leave for the engine to fetch. */
   readonly results: LoadResults
+  readonly reads: ReadTable
   readonly #init: LoadTableOptions
-  readonly #components: WorkerComponents
-  readonly #counters: PullCounters
   readonly #loads = new Map<RequestId, LoadRecord>()
-  /** Index into `#loads` by the transfer that a load waits for. */
-  readonly #reads = new Map<TransferHandle, LoadRecord>()
-  readonly #reader: BlockReader
-  readonly #posts: PostQueue
+  readonly #finisher: BlockFinisher
   /** Why nothing is accepted any more; null while open. */
   #stopError: AnyConnectorError | null = null
   #quarantinedBlockCount = 0
 
   constructor(init: LoadTableOptions) {
+    const { components, counters, cache, staging } = init
     this.#init = init
-    this.#components = init.components
-    this.#counters = init.counters
-    this.#reader = new BlockReader(init.components, init.cache, init.staging)
-    this.#posts = new PostQueue({ ...init, reader: this.#reader })
-    this.results = new LoadResults(init.components, init.counters)
+    this.#finisher = new BlockFinisher(cache.caches, components.kernels, staging)
+    this.results = new LoadResults(components, counters)
+    this.reads = new ReadTable({
+      ...init,
+      onEnd: (read) => this.#readEnd(read),
+      onOverdueChange: (read, change) => this.#overdue(read.load, change),
+    })
   }
 
   /** Blocks that a READ past its deadline may still write into. */
@@ -78,38 +67,33 @@ export class LoadTable {
     return this.#quarantinedBlockCount
   }
 
-  get openReadCount(): number {
-    return this.#reads.size
-  }
-
   get stopError(): AnyConnectorError | null {
     return this.#stopError
   }
 
-  hasOpenReads(key: PeerKey): boolean {
-    return [...this.#reads.values()].some(({ peer }) => peer === key)
-  }
-
-  /** Takes a load on. Its READ leaves with `flush`, or when its connection is ready. */
-  start(order: LoadOrder, loadId: number): void {
+  /** Takes a load on. Its READs leave with `flush`, or when their connections are ready. */
+  start(order: LoadOrder): void {
+    const { components, counters, releases, peers, ranksOf } = this.#init
+    const ranks = ranksOf(order.handoff.tpSize)
     const error = this.#refusal(order)
     if (error !== null) {
       this.fail(order, error)
       // The producer need not wait for a load that never starts.
-      if (this.#stopError === null) {
-        this.#init.releases.add(this.#init.peers, order.handoff, loadId)
-      }
+      if (this.#stopError === null) ranks.forEach((rank) => releases.add(peers, order, rank))
       return
     }
     const record: LoadRecord = {
-      ...{ order, loadId, peer: null, link: null, finish: null },
-      ...{ bindAtMs: this.#components.clock.now(), handshakeMs: 0 },
-      ...{ handedOverAtMs: null, blockedUs: 0 },
-      state: { kind: 'connecting' },
+      order,
+      reads: [],
+      bindAtMs: components.clock.now(),
+      handshakeMs: 0,
+      overdueCount: 0,
+      state: { kind: 'waiting', openCount: ranks.length, failure: null, isAborted: false },
     }
+    for (const rank of ranks) record.reads.push(this.reads.create(record, rank))
     this.#loads.set(order.requestId, record)
-    this.#counters.add('loadsStarted')
-    this.#connect(record)
+    counters.add('loadsStarted')
+    for (const read of record.reads) this.reads.connect(read)
   }
 
   /** Reports a load that never started. */
@@ -122,55 +106,31 @@ export class LoadTable {
     const record = this.#loads.get(requestId)
     if (record === undefined) return
     this.#init.leases.end(requestId)
-    this.#dispatch(record, { kind: 'abort' })
+    const what = `request ${requestId}`
+    const reason = new ConnectorError('ERR_KV_CLOSED', `${what} was given up`, { what })
+    this.#dispatch(record, { kind: 'abort', reason })
   }
 
   /** Posts every READ that became ready since the last call, in one call to the agent. */
   flush(): void {
-    for (const { record, event } of this.#posts.drain()) {
-      if (event.kind === 'post-end') this.#reads.set(event.transfer, record)
-      this.#dispatch(record, event)
-    }
+    this.reads.flush()
   }
 
-  onReady(key: PeerKey, link: PeerLink): void {
-    this.#forWaiting(key, (record) => this.#ready(record, link))
-  }
-
-  onFailed(key: PeerKey, error: AnyConnectorError): void {
-    this.#forWaiting(key, (record) => this.#dispatch(record, { kind: 'peer-fail', error }))
-  }
-
-  onForgotten(key: PeerKey): void {
-    this.#forWaiting(key, (record) => this.#connect(record))
-  }
-
-  onCompletions(completions: readonly TransferCompletion[]): void {
-    for (const completion of completions) {
-      const record = this.#reads.get(completion.transfer)
-      if (record !== undefined) this.#complete(record, completion)
-    }
-    this.flush()
-  }
-
+  /** Resolves when no kernel is at work in our blocks. */
   settle(): Promise<void> {
-    return this.#reader.settle()
+    return this.#finisher.settle()
   }
 
   /** Nothing is accepted any more, and what waits for a connection fails. */
   stop(error: AnyConnectorError): void {
     this.#stopError ??= error
-    for (const record of [...this.#loads.values()]) {
-      const { kind } = record.state
-      if (kind !== 'connecting' && kind !== 'requesting') continue
-      this.#dispatch(record, { kind: 'peer-fail', error: this.#stopError })
-    }
+    this.reads.stop(this.#stopError)
   }
 
   /** The agent is broken: open READs are in doubt for good, and their blocks stay in quarantine. */
   onBroken(error: AnyConnectorError): void {
     this.stop(error)
-    for (const record of [...this.#loads.values()]) this.#overdue(record)
+    this.reads.onBroken()
   }
 
   #refusal(order: LoadOrder): AnyConnectorError | null {
@@ -184,113 +144,64 @@ export class LoadTable {
     )
   }
 
-  #connect(record: LoadRecord): void {
-    const answer = this.#init.peers.linkTo(record.order.handoff.remote)
-    if (answer.kind === 'unavailable') {
-      this.#dispatch(record, { kind: 'peer-fail', error: answer.error })
-      return
-    }
-    record.peer = answer.key
-    if (answer.kind === 'ready') this.#ready(record, answer.link)
+  #readEnd({ load, state }: ReadRecord): void {
+    if (state.kind !== 'ended') return
+    const { outcome } = state
+    this.#dispatch(
+      load,
+      // An aborted READ has its verdict from the load, which has given it up.
+      outcome.kind === 'failed'
+        ? { kind: 'part-failed', error: outcome.error }
+        : { kind: 'part-done' },
+    )
   }
 
-  #ready(record: LoadRecord, link: PeerLink): void {
-    record.link = link
-    this.#dispatch(record, { kind: link.isStaged ? 'peer-ready-staged' : 'peer-ready' })
-  }
-
-  #forWaiting(key: PeerKey, perform: (record: LoadRecord) => void): void {
-    for (const record of [...this.#loads.values()]) {
-      if (record.peer !== key || record.state.kind !== 'connecting') continue
-      record.handshakeMs = this.#components.clock.now() - record.bindAtMs
-      perform(record)
-    }
-    this.flush()
-  }
-
-  #complete(record: LoadRecord, completion: TransferCompletion): void {
-    const { metrics } = this.#components
-    if (completion.status === 'overdue') {
-      this.#overdue(record)
-      return
-    }
-    this.#reads.delete(completion.transfer)
-    this.#init.overdue.end(record)
-    recordTransfer(metrics, 'read', completion)
-    const { status, times } = completion
-    if (status === 'failed') {
-      this.#dispatch(record, { kind: 'transfer-fail', times, error: completion.error })
-    } else if (record.finish === null) {
-      this.#dispatch(record, { kind: 'transfer-done', times })
-    } else {
-      void this.#finish(record, record.finish, times)
-    }
-    metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount)
-    if (record.peer !== null) this.#init.peers.readEnd(record.peer, status === 'done')
-  }
-
-  /** The bytes have arrived; for the load's machine the READ ends once they are at their place. */
-  async #finish(record: LoadRecord, finish: FinishRead, times: TransferTimes): Promise<void> {
-    const error = await finish()
-    if (error === null) this.#dispatch(record, { kind: 'transfer-done', times })
-    else this.#dispatch(record, { kind: 'transfer-fail', times, error })
-  }
-
-  #overdue(record: LoadRecord): void {
-    // A broken agent has put every open READ here already.
-    const { kind } = record.state
-    if (kind !== 'reading' && kind !== 'draining') return
-    // Past its deadline the producer's blocks aren't held for it any longer than their lease lasts.
-    this.#init.leases.end(record.order.requestId)
-    this.#counters.add('loadsOverdue')
-    this.#dispatch(record, { kind: 'transfer-overdue' })
-    this.#init.overdue.add(record)
-    this.#components.metrics.set('kv_blocks_quarantined', this.quarantinedBlockCount)
+  /** One of its READs is past its deadline, or has ended after it. */
+  #overdue(load: LoadRecord, change: 1 | -1): void {
+    const wasInQuarantine = load.overdueCount > 0
+    load.overdueCount += change
+    const isInQuarantine = load.overdueCount > 0
+    // A load is counted with the first of its READs, however many are late.
+    if (isInQuarantine && !wasInQuarantine) this.#init.counters.add('loadsOverdue')
+    const blockCount = blocksOf(load.order).length
+    this.#quarantinedBlockCount += (Number(isInQuarantine) - Number(wasInQuarantine)) * blockCount
+    this.#init.components.metrics.set('kv_blocks_quarantined', this.#quarantinedBlockCount)
   }
 
   #dispatch(record: LoadRecord, event: LoadEvent): void {
-    const now = this.#components.clock.now()
+    const now = this.#init.components.clock.now()
     const { state, effects } = stepLoad(record.state, event, now, undefined)
-    this.#quarantinedBlockCount += quarantineChange(record, record.state, state)
     record.state = state
     for (const effect of effects) this.#perform(record, effect)
   }
 
   #perform(record: LoadRecord, effect: LoadEffect): void {
     switch (effect.kind) {
-      case 'post':
-        this.#posts.add(record)
+      case 'end-parts':
+        for (const read of record.reads) this.reads.abort(read)
         return
-      case 'ask':
-        void this.#ask(record)
-        return
-      case 'release':
-        this.#init.releases.add(this.#init.peers, record.order.handoff, record.loadId)
+      case 'finish':
+        void this.#finish(record)
         return
       case 'report':
-        this.#report(record, effect.outcome)
-        return
+        return this.#report(record, effect.outcome)
     }
   }
 
-  async #ask(record: LoadRecord): Promise<void> {
-    const { order, loadId, link } = record
-    const { requestId, handoff } = order
-    const load = { requestId, remoteId: handoff.remote.requestId, loadId }
-    const event = await askForLease(this.#components.clock, link!.association, load)
-    this.#dispatch(record, event)
-    // A staging producer's grant lets a READ go.
-    this.flush()
+  async #finish(record: LoadRecord): Promise<void> {
+    const { facts } = record.reads[0]!.link!
+    const { blockTokens } = this.#init.cache.caches
+    const error = await this.#finisher.finish(runOf(record.order, blockTokens), facts)
+    this.#dispatch(record, { kind: 'finish-end', error })
   }
 
   #report(record: LoadRecord, outcome: LoadOutcome): void {
-    const { order, state } = record
+    const { order } = record
     this.#loads.delete(order.requestId)
     this.#init.leases.end(order.requestId)
     this.results.add(reported(order), outcome)
-    if (outcome.kind === 'aborted' || state.kind !== 'ended') return
+    if (outcome.kind === 'aborted') return
     const isInline = this.#init.options.posting === 'inline'
-    const completeAtMs = this.#components.clock.now()
-    this.results.addSample(sampleOf(record, state.times, completeAtMs, isInline))
+    this.results.addSample(sampleOf(record, this.#init.components.clock.now(), isInline))
   }
 }

@@ -1,23 +1,21 @@
 /**
  * Bodies of the side channel's messages. Consumer → producer: `pull.handshake`, `pull.heartbeat`,
  * `pull.renew`, `pull.release`, `pull.wired`; each is a request, since an answer is what tells the consumer that its
- * word arrived. Who the peer is comes from the association, never from a body. The first byte of every
- * body is WIRE_VERSION; peers of different versions refuse each other by name.
+ * word arrived. Who the peer is comes from the association, never from a body; which of its ranks speaks is
+ * in the body, for the ranks of an engine share the association. The first byte of every body is
+ * WIRE_VERSION; peers of different versions refuse each other by name.
  */
+import { asRequestId, limits, type RequestId } from '@kvferry/connector-api'
 import {
-  ConnectorError,
-  WIRE_VERSION,
-  asRequestId,
-  limits,
-  type RequestId,
-} from '@kvferry/connector-api'
-import {
-  ByteReader,
-  ByteWriter,
-  readFacts,
-  writeFacts,
-  type PeerFacts,
+  bodyReader,
+  bodyWriter,
   protocolLimits,
+  readFacts,
+  readFlag,
+  readRank,
+  writeFacts,
+  type ByteReader,
+  type PeerFacts,
 } from '@kvferry/connector-api/protocol'
 import { pullLimits } from './limits.ts'
 
@@ -28,6 +26,12 @@ export const messageKinds = {
   release: 'pull.release',
   wired: 'pull.wired',
 } as const
+
+/** What a consumer rank says of itself. */
+export interface HandshakeRequest {
+  readonly rank: number
+  readonly facts: PeerFacts
+}
 
 /** What the producer gives to a consumer whose facts match. */
 export interface HandshakeGrant {
@@ -51,8 +55,9 @@ export interface HandshakeReply {
   readonly grant: HandshakeGrant | null
 }
 
-/** One reading of one lease: the load id tells two loads of the same consumer apart. */
+/** One rank's share of one reading of one lease: the load id tells two loads of the same consumer apart. */
 export interface LeaseQuestion {
+  readonly rank: number
   readonly requestId: RequestId
   readonly loadId: number
 }
@@ -79,34 +84,19 @@ export interface HeartbeatAnswer {
 
 const answerCodes = { granted: 1, completed: 2, unknown: 3, claimed: 4 } as const
 
-const bodyWriter = (): ByteWriter => new ByteWriter(limits.frameSizeBytesMax).u8(WIRE_VERSION)
-
-/** @throws ConnectorError ERR_KV_PEER_INCOMPATIBLE when `peer` speaks another version. */
-function bodyReader(body: Uint8Array, where: string, peer: string): ByteReader {
-  const reader = new ByteReader(body, where)
-  const version = reader.u8()
-  if (version !== WIRE_VERSION) {
-    throw new ConnectorError(
-      'ERR_KV_PEER_INCOMPATIBLE',
-      `${peer} speaks wire version ${version}, this engine ${WIRE_VERSION}`,
-      { peer, field: 'wireVersion', local: String(WIRE_VERSION), remote: String(version) },
-    )
-  }
-  return reader
-}
-
-export function encodeHandshakeRequest(facts: PeerFacts): Uint8Array {
-  const writer = bodyWriter()
+export function encodeHandshakeRequest({ rank, facts }: HandshakeRequest): Uint8Array {
+  const writer = bodyWriter().u16(rank)
   writeFacts(writer, facts)
   return writer.finish()
 }
 
-/** @throws ConnectorError ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE. */
-export function decodeHandshakeRequest(body: Uint8Array, peer: string): PeerFacts {
+/** @throws ConnectorError ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE, as all decoders here. */
+export function decodeHandshakeRequest(body: Uint8Array, peer: string): HandshakeRequest {
   const reader = bodyReader(body, messageKinds.handshake, peer)
+  const rank = readRank(reader)
   const facts = readFacts(reader)
   reader.end()
-  return facts
+  return { rank, facts }
 }
 
 export function encodeHandshakeReply({ facts, grant }: HandshakeReply): Uint8Array {
@@ -126,41 +116,37 @@ export function encodeHandshakeReply({ facts, grant }: HandshakeReply): Uint8Arr
     .finish()
 }
 
-/** @throws ConnectorError ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE. */
 export function decodeHandshakeReply(body: Uint8Array, peer: string): HandshakeReply {
   const reader = bodyReader(body, messageKinds.handshake, peer)
   const facts = readFacts(reader)
-  const verdict = reader.u8()
-  if (verdict > 1) reader.fail(`verdict ${verdict}`)
-  const grant: HandshakeGrant | null =
-    verdict === 0
-      ? null
-      : {
-          agentName: reader.string(limits.idSizeBytesMax),
-          agentMetadata: reader.bytes(limits.agentMetadataSizeBytesMax),
-          blockTable: reader.bytes(limits.frameSizeBytesMax),
-          token: reader.fixed(protocolLimits.tokenSizeBytes),
-          handoffKey: reader.fixed(pullLimits.handoffKeySizeBytes),
-          leaseDurationMs: reader.f64(),
-          clockMs: reader.f64(),
-          isStaged: reader.u8() === 1,
-        }
+  const grant: HandshakeGrant | null = readFlag(reader, 'verdict')
+    ? {
+        agentName: reader.string(limits.idSizeBytesMax),
+        agentMetadata: reader.bytes(limits.agentMetadataSizeBytesMax),
+        blockTable: reader.bytes(limits.frameSizeBytesMax),
+        token: reader.fixed(protocolLimits.tokenSizeBytes),
+        handoffKey: reader.fixed(pullLimits.handoffKeySizeBytes),
+        leaseDurationMs: reader.f64(),
+        clockMs: reader.f64(),
+        isStaged: readFlag(reader, 'isStaged'),
+      }
+    : null
   reader.end()
   return { facts, grant }
 }
 
 /** The same body asks for a renewal and gives a lease back. */
-export function encodeLeaseQuestion({ requestId, loadId }: LeaseQuestion): Uint8Array {
-  return bodyWriter().string(requestId).u32(loadId).finish()
+export function encodeLeaseQuestion({ rank, requestId, loadId }: LeaseQuestion): Uint8Array {
+  return bodyWriter().u16(rank).string(requestId).u32(loadId).finish()
 }
 
-/** @throws ConnectorError ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE. */
 export function decodeLeaseQuestion(body: Uint8Array, where: string, peer: string): LeaseQuestion {
   const reader = bodyReader(body, where, peer)
+  const rank = readRank(reader)
   const requestId = asRequestId(reader.string(limits.idSizeBytesMax))
   const loadId = reader.u32()
   reader.end()
-  return { requestId, loadId }
+  return { rank, requestId, loadId }
 }
 
 export function encodeLeaseAnswer(answer: LeaseAnswer): Uint8Array {
@@ -169,7 +155,6 @@ export function encodeLeaseAnswer(answer: LeaseAnswer): Uint8Array {
   return writer.finish()
 }
 
-/** @throws ConnectorError ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE. */
 export function decodeLeaseAnswer(body: Uint8Array, peer: string): LeaseAnswer {
   const reader = bodyReader(body, messageKinds.renew, peer)
   const code = reader.u8()
@@ -200,7 +185,6 @@ export function encodeHeartbeat(ids: readonly RequestId[]): Uint8Array {
   return writer.finish()
 }
 
-/** @throws ConnectorError ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE. */
 export function decodeHeartbeat(body: Uint8Array, peer: string): RequestId[] {
   const reader = bodyReader(body, messageKinds.heartbeat, peer)
   const count = reader.count(protocolLimits.heartbeatIdCountMax)
@@ -235,18 +219,21 @@ export function decodeHeartbeatAnswer(
   if (count !== idCount) reader.fail(`${count} answers for ${idCount} ids`)
   const isHeld: boolean[] = []
   for (let index = 0; index < count; index++) {
-    const held = reader.u8()
-    if (held > 1) reader.fail(`answer ${held}`)
-    isHeld.push(held === 1)
+    isHeld.push(readFlag(reader, 'answer'))
   }
   reader.end()
   return { clockMs, durationMs, isHeld }
 }
 
-/** A body that says all by its kind. */
-export const encodeEmpty = (): Uint8Array => bodyWriter().finish()
+/** A body that says all by its kind and its speaker. */
+export const encodeSpeaker = (rank: number): Uint8Array => bodyWriter().u16(rank).finish()
 
-/** @throws ConnectorError ERR_KV_MESSAGE_INVALID, ERR_KV_PEER_INCOMPATIBLE. */
-export function decodeEmpty(body: Uint8Array, where: string, peer: string): void {
-  bodyReader(body, where, peer).end()
+export function decodeSpeaker(body: Uint8Array, where: string, peer: string): number {
+  const reader = bodyReader(body, where, peer)
+  const rank = readRank(reader)
+  reader.end()
+  return rank
 }
+
+/** An answer without content. */
+export const encodeEmpty = (): Uint8Array => bodyWriter().finish()

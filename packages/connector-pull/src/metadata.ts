@@ -3,8 +3,8 @@
  * of our own. Both halves belong to one engine and one version, so bytes that do not decode are a bug
  * or a wrong deployment, not a peer's doing; the codec is strict all the same.
  *
- * Version 3 of the form: whole handoffs, with all that is signed, so that the worker can check it. It is no
- * part of WIRE_VERSION, since it never leaves the engine.
+ * Version 4 of the form: whole handoffs, with all that is signed, so that the worker can check it, and one load
+ * id for all ranks. It is no part of WIRE_VERSION, since it never leaves the engine.
  */
 import {
   assertNever,
@@ -20,7 +20,7 @@ import {
 import { ByteReader, ByteWriter, protocolLimits } from '@kvferry/connector-api/protocol'
 import { pullLimits } from './limits.ts'
 
-const metadataVersion = 3
+const metadataVersion = 4
 /** More groups than any capability allows: the worker refuses them by name, the codec only bounds. */
 const groupCountMax = 64
 /** More of a load's blocks than one transfer may have, for the same reason. */
@@ -67,7 +67,13 @@ export type MetadataEntry =
   /** It ended without KV that anyone may read. */
   | { readonly kind: 'withdraw'; readonly requestId: RequestId }
   /** A request came with a handoff: its lease is to be kept until it is read or given up. */
-  | { readonly kind: 'offer'; readonly requestId: RequestId; readonly handoff: Handoff }
+  | {
+      readonly kind: 'offer'
+      readonly requestId: RequestId
+      /** Tells its load apart from others of the same handoff, on every rank alike. */
+      readonly loadId: number
+      readonly handoff: Handoff
+    }
   /** Read what was offered into these blocks. */
   | {
       readonly kind: 'load'
@@ -160,7 +166,7 @@ function writeEntry(writer: ByteWriter, entry: MetadataEntry): void {
       writer.string(entry.requestId).u32List(entry.blockIds)
       return
     case 'offer':
-      writer.string(entry.requestId)
+      writer.string(entry.requestId).u32(entry.loadId)
       writeHandoff(writer, entry.handoff)
       return
     case 'load':
@@ -190,7 +196,12 @@ function readEntry(reader: ByteReader): MetadataEntry {
       return { kind: 'stage', requestId, blockIds: reader.u32List(limits.blocksPerPostMax) }
     }
     case kindCodes.offer:
-      return { kind: 'offer', requestId: readRequestId(reader), handoff: readHandoff(reader) }
+      return {
+        kind: 'offer',
+        requestId: readRequestId(reader),
+        loadId: reader.u32(),
+        handoff: readHandoff(reader),
+      }
     case kindCodes.load:
       return {
         kind: 'load',

@@ -1,5 +1,5 @@
 /**
- * The consumer's connections, one per life of a producer: performs what connection-state.ts decides.
+ * The consumer's connections, one per rank of a life of a producer: performs what connection-state.ts decides.
  * Handshakes of different peers run in parallel; loads of one peer share one. Owned by
  * consumer-worker.ts, which learns of readiness and failure through `PeerListener`.
  */
@@ -14,7 +14,6 @@ import {
   type WorkerComponents,
 } from '@kvferry/connector-api'
 import {
-  type PeerFacts,
   asConnectorError,
   limitExceeded,
   peerUnavailable,
@@ -22,6 +21,7 @@ import {
   addressFullError,
   addressOf,
   handshakesToStart,
+  RankChannels,
 } from '@kvferry/connector-api/protocol'
 import {
   associationOf,
@@ -33,15 +33,21 @@ import {
   type ConnectionState,
 } from './connection-state.ts'
 import { addPeer, associate, exchange } from './handshake.ts'
-import { encodeEmpty, messageKinds } from './messages.ts'
+import { encodeSpeaker, messageKinds, type HandshakeRequest } from './messages.ts'
 import type { RemoteRequest } from './metadata.ts'
-import { peerKey, type LinkAnswer, type PeerKey, type PeerListener } from './peer-listener.ts'
+import {
+  linkAnswer,
+  peerKey,
+  type LinkAnswer,
+  type PeerKey,
+  type PeerListener,
+} from './peer-listener.ts'
 import type { PullCounters } from './pull-counters.ts'
-
-export type { LinkAnswer, PeerKey, PeerListener } from './peer-listener.ts'
 
 interface ConnectionRecord {
   readonly key: PeerKey
+  /** Of the producer. */
+  readonly rank: number
   readonly address: PeerAddress
   readonly context: ConnectionContext
   readonly startedAtMs: number
@@ -55,52 +61,42 @@ export class PeerConnections {
   readonly #components: WorkerComponents
   readonly #counters: PullCounters
   readonly #listener: PeerListener
-  readonly #facts: PeerFacts
+  readonly #own: HandshakeRequest
   readonly #handshakeTimeoutMs: number
   readonly #records = new Map<PeerKey, ConnectionRecord>()
   readonly #removals = new Set<Promise<void>>()
+  readonly #channels: RankChannels
   readonly #backOff: HandshakeBackOff
 
   constructor(options: {
     readonly components: WorkerComponents
     readonly counters: PullCounters
     readonly listener: PeerListener
-    readonly facts: PeerFacts
+    /** What this rank says of itself. */
+    readonly own: HandshakeRequest
     readonly handshakeTimeoutMs: number
   }) {
     this.#components = options.components
     this.#counters = options.counters
     this.#listener = options.listener
-    this.#facts = options.facts
-    this.#handshakeTimeoutMs = options.handshakeTimeoutMs
-    this.#backOff = new HandshakeBackOff(options.components.clock, options.components.random)
-    this.#components.sideChannel.onAssociationEnd((association) =>
+    this.#own = options.own
+    this.#channels = new RankChannels(options.components.sideChannel, (association) =>
       this.#associationEnd(association),
     )
+    this.#handshakeTimeoutMs = options.handshakeTimeoutMs
+    this.#backOff = new HandshakeBackOff(options.components.clock, options.components.random)
   }
 
-  /** The link to `remote`, or the start of a handshake for it. */
-  linkTo(remote: RemoteRequest): LinkAnswer {
+  /** The link to rank `rank` of `remote`, or the start of a handshake for it. */
+  linkTo(remote: RemoteRequest, rank: number): LinkAnswer {
     const lookup = addressOf(remote, this.#components.config.peers)
     if (lookup.kind === 'stranger') return { kind: 'unavailable', error: lookup.error }
-    const addressKey = peerKey(lookup.address, remote.incarnation)
-    const known = this.#established(remote) ?? this.#records.get(addressKey)
-    if (known === undefined) return this.#connect(addressKey, lookup.address, remote.incarnation)
-    const { key } = known
-    switch (known.state.kind) {
-      case 'ready':
-      case 'wired':
-        return { kind: 'ready', key, link: known.state.link }
-      case 'abandoning':
-      case 'draining':
-        return { kind: 'unavailable', error: peerUnavailable(remote.engineId) }
-      case 'associating':
-      case 'exchanging':
-      case 'adding':
-      case 'removing':
-      case 'ended':
-        return { kind: 'waiting', key }
-    }
+    const { address } = lookup
+    const key = peerKey(address, remote.incarnation, rank)
+    const known = this.#established(remote, rank) ?? this.#records.get(key)
+    return known === undefined
+      ? this.#connect({ key, rank, address }, remote.incarnation)
+      : linkAnswer(known.key, known.state, remote.engineId)
   }
 
   /** A READ from this peer got its final status. */
@@ -118,19 +114,27 @@ export class PeerConnections {
   }
 
   /**
-   * The connection that has reached that life of the engine, whatever name its place was called by: two of
-   * them would be one peer of the agent, and the later one would make the earlier one's handles stale.
+   * The connection that has reached that rank of that life of the engine, whatever name its place was called
+   * by: two of them would be one peer of the agent, and the later one would make the earlier one's handles stale.
    */
-  #established({ engineId, incarnation }: RemoteRequest): ConnectionRecord | undefined {
+  #established(
+    { engineId, incarnation }: RemoteRequest,
+    rank: number,
+  ): ConnectionRecord | undefined {
     return [...this.#records.values()].find(
-      ({ context, state }) =>
+      ({ context, state, rank: of }) =>
+        of === rank &&
         context.engineId === engineId &&
         context.incarnation === incarnation &&
         associationOf(state) !== null,
     )
   }
 
-  #connect(key: PeerKey, address: PeerAddress, incarnation: Incarnation): LinkAnswer {
+  #connect(
+    place: Pick<ConnectionRecord, 'key' | 'rank' | 'address'>,
+    incarnation: Incarnation,
+  ): LinkAnswer {
+    const { key, address } = place
     const recent = this.#backOff.errorOf(key)
     if (recent !== null) return { kind: 'unavailable', error: recent }
     const full = addressFullError(this.#open, address)
@@ -141,12 +145,9 @@ export class PeerConnections {
     }
     const { clock } = this.#components
     const record: ConnectionRecord = {
-      key,
-      address,
+      ...place,
       context: {
-        engineId: address.engineId,
-        incarnation,
-        facts: this.#facts,
+        ...{ engineId: address.engineId, incarnation, facts: this.#own.facts },
         handshakeTimeoutMs: this.#handshakeTimeoutMs,
       },
       startedAtMs: clock.now(),
@@ -169,7 +170,7 @@ export class PeerConnections {
     for (const record of handshakesToStart(this.#open)) {
       record.isStarted = true
       const timeoutMs = this.#timeoutMs(record)
-      void this.#run(record, associate(this.#components, record.address, timeoutMs))
+      void this.#run(record, associate(this.#channels.to(record.rank), record.address, timeoutMs))
     }
   }
 
@@ -213,7 +214,7 @@ export class PeerConnections {
         void this.#run(record, this.#exchange(record, effect.association))
         return
       case 'add':
-        void this.#run(record, addPeer(this.#components.agent, effect.association, effect))
+        void this.#run(record, addPeer(this.#components.agent, record.rank, effect))
         return
       case 'announce-ready':
         this.#counters.add('handshakesDone')
@@ -235,7 +236,7 @@ export class PeerConnections {
   }
 
   #exchange(record: ConnectionRecord, association: Association): Promise<ConnectionEvent> {
-    return exchange(this.#components, association, this.#facts, this.#timeoutMs(record))
+    return exchange(this.#components, association, this.#own, this.#timeoutMs(record))
   }
 
   /** What is left of the handshake's time; the machine's own deadline is the last word. */
@@ -266,7 +267,7 @@ export class PeerConnections {
 
   async #tellWired(record: ConnectionRecord, association: Association): Promise<void> {
     try {
-      await association.request(messageKinds.wired, encodeEmpty())
+      await association.request(messageKinds.wired, encodeSpeaker(this.#own.rank))
     } catch (cause) {
       // The producer polls a while longer, until its own deadline.
       const error = asConnectorError(cause, { operation: 'wired', peer: record.address.engineId })
@@ -291,9 +292,9 @@ export class PeerConnections {
 
   #countFailure(record: ConnectionRecord, error: AnyConnectorError): void {
     const { logger, metrics } = this.#components
-    const { engineId, host, port } = record.address
+    const { rank, address } = record
     this.#counters.add('handshakesFailed')
     metrics.add('kv_handshakes_failed_total', 1, { code: error.code })
-    logger.warn(`handshake failed: ${error.message}`, { code: error.code, engineId, host, port })
+    logger.warn(`handshake failed: ${error.message}`, { code: error.code, ...address, rank })
   }
 }

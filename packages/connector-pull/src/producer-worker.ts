@@ -18,19 +18,19 @@ import {
   lifeKey,
   type HostStaging,
   EndWait,
-  PeerTokens,
   PollHolds,
   protocolLimits,
 } from '@kvferry/connector-api/protocol'
+import { ConsumerRanks, readerOf, type ConsumerRank } from './consumer-ranks.ts'
 import { pullIdentity } from './identity.ts'
-import type { Reader } from './lease-state.ts'
+import type { Straggler } from './lease-state.ts'
 import { LeaseTable } from './lease-table.ts'
 import { pullLimits } from './limits.ts'
 import {
-  decodeEmpty,
   decodeHandshakeRequest,
   decodeHeartbeat,
   decodeLeaseQuestion,
+  decodeSpeaker,
   encodeEmpty,
   encodeHandshakeReply,
   encodeHeartbeatAnswer,
@@ -47,6 +47,7 @@ export interface ProducerOptions {
   readonly counters: PullCounters
   readonly leaseDurationMs: number
   readonly facts: PeerFacts
+  readonly tpRank: number
   readonly agentMetadata: Uint8Array
   /** As `TransferAgent.exportBlockTable` made it. */
   readonly blockTable: Uint8Array
@@ -58,7 +59,7 @@ export class ProducerWorker {
   readonly #options: ProducerOptions
   readonly #components: WorkerComponents
   readonly #leases: LeaseTable
-  readonly #tokens: PeerTokens
+  readonly #consumers: ConsumerRanks
   readonly #holds: PollHolds
   readonly #staged: StagedLeases | null
   readonly #claimsEnd: EndWait
@@ -66,13 +67,15 @@ export class ProducerWorker {
   #isClosed = false
 
   constructor(options: ProducerOptions) {
-    const { components, counters, leaseDurationMs } = options
+    const { components, counters, leaseDurationMs, facts, tpRank } = options
     const { clock, metrics, random, sideChannel } = components
     const onChange = (): void => this.#onChange()
     this.#options = options
     this.#staged = options.staging === null ? null : new StagedLeases(options.staging, clock)
     this.#components = components
-    this.#tokens = new PeerTokens(random, (peer) => this.#leases.hasReader(peer))
+    this.#consumers = new ConsumerRanks(random, { rank: tpRank, tpSize: facts.tpSize }, (peer) =>
+      this.#leases.hasReader(peer),
+    )
     this.#holds = new PollHolds(clock, onChange)
     this.#claimsEnd = new EndWait(clock, () => this.#leases.claimedCount === 0)
     this.#leases = new LeaseTable({
@@ -84,7 +87,7 @@ export class ProducerWorker {
         completedReadRetentionMs: pullLimits.completedReadRetentionMs,
       },
       onChange,
-      onStraggler: (requestId, reader) => this.#expectStraggler(requestId, reader),
+      onStraggler: (requestId, of) => this.#expectStraggler(requestId, of),
     })
     const answers = {
       [messageKinds.handshake]: this.#handshake,
@@ -169,16 +172,16 @@ export class ProducerWorker {
 
   readonly #handshake = (body: Uint8Array, { peer }: Association): Uint8Array => {
     const { facts } = this.#options
-    const remote = decodeHandshakeRequest(body, peer.engineId)
+    const { rank, facts: remote } = decodeHandshakeRequest(body, peer.engineId)
     const mismatch = compareFacts(facts, remote, pullIdentity.capabilities.tensorParallel)
     if (mismatch !== null) {
       // The consumer finds and names the same difference, with the values the right way round.
       this.#refused(messageKinds.handshake, `${mismatch.field} differs from ${peer.engineId}`)
       return encodeHandshakeReply({ facts, grant: null })
     }
-    const grant = this.#grant(peer)
-    this.#holds.start(wireUpOf(peer), protocolLimits.wireUpTimeoutMs)
-    return encodeHandshakeReply({ facts, grant })
+    const token = this.#consumers.admit(peer, { rank, tpSize: remote.tpSize })
+    this.#holds.start(wireUpOf(peer, rank), protocolLimits.wireUpTimeoutMs)
+    return encodeHandshakeReply({ facts, grant: this.#grant(token) })
   }
 
   readonly #heartbeat = (body: Uint8Array, { peer }: Association): Uint8Array => {
@@ -189,74 +192,80 @@ export class ProducerWorker {
   }
 
   readonly #renew = (body: Uint8Array, { peer }: Association): Uint8Array | Promise<Uint8Array> => {
-    const question = decodeLeaseQuestion(body, messageKinds.renew, peer.engineId)
-    const { requestId, loadId } = question
-    const reader = readerOf(peer, loadId)
+    const { requestId, loadId, rank } = decodeLeaseQuestion(body, messageKinds.renew, peer.engineId)
+    const from = this.#consumers.of(peer, rank)
     if (this.#staged === null || !this.#leases.isOpen(requestId))
-      return this.#grantLease(requestId, reader)
+      return this.#grantLease(requestId, from, loadId)
     // What is not in the copy yet can't be read: the answer waits for it.
     return this.#staged.isReadable(requestId).then((isReadable) => {
-      if (isReadable) return this.#grantLease(requestId, reader)
+      if (isReadable) return this.#grantLease(requestId, from, loadId)
       return encodeLeaseAnswer({ kind: 'unknown' })
     })
   }
 
-  #grantLease(requestId: RequestId, reader: Reader): Uint8Array {
-    const answer = this.#leases.renew(requestId, reader)
+  #grantLease(requestId: RequestId, from: ConsumerRank, loadId: number): Uint8Array {
+    const reader = readerOf(from, loadId)
+    const answer = this.#leases.renew(requestId, reader, from.share)
     // Who asks has posted a READ already: refused or not, it must be able to end.
-    if (answer.kind === 'unknown' || answer.kind === 'claimed') this.#holdForRead(reader)
+    if (answer.kind === 'unknown' || answer.kind === 'claimed') {
+      this.#holdForRead({ reader, rank: from.share.rank })
+    }
     return encodeLeaseAnswer(answer)
   }
 
   readonly #release = (body: Uint8Array, { peer }: Association): Uint8Array => {
-    const question = decodeLeaseQuestion(body, messageKinds.release, peer.engineId)
-    const { requestId, loadId } = question
-    this.#finish(requestId, 'release', readerOf(peer, loadId))
+    const { requestId, loadId, rank } = decodeLeaseQuestion(
+      body,
+      messageKinds.release,
+      peer.engineId,
+    )
+    this.#finish(requestId, 'release', this.#consumers.of(peer, rank), loadId)
     return encodeEmpty()
   }
 
   readonly #wired = (body: Uint8Array, { peer }: Association): Uint8Array => {
-    decodeEmpty(body, messageKinds.wired, peer.engineId)
-    this.#holds.end(wireUpOf(peer))
+    this.#holds.end(wireUpOf(peer, decodeSpeaker(body, messageKinds.wired, peer.engineId)))
     return encodeEmpty()
   }
 
-  #expectStraggler(requestId: RequestId, reader: Reader | null): void {
-    if (reader !== null) this.#holdForRead(reader)
+  #expectStraggler(requestId: RequestId, of: Straggler | null): void {
+    if (of !== null) this.#holdForRead(of)
     else this.#holds.start(unclaimedOf(requestId), pullLimits.stragglerTimeoutMs)
   }
 
-  #holdForRead(reader: Reader): void {
-    this.#holds.start(readOf(reader), pullLimits.stragglerTimeoutMs)
+  #holdForRead(of: Straggler): void {
+    this.#holds.start(readOf(of), pullLimits.stragglerTimeoutMs)
   }
 
-  #finish(requestId: RequestId, kind: 'read-done' | 'release', reader: Reader): void {
-    this.#leases.finish(requestId, kind, reader)
-    this.#holds.end(readOf(reader))
-    this.#holds.end(unclaimedOf(requestId))
+  #finish(
+    requestId: RequestId,
+    kind: 'read-done' | 'release',
+    from: ConsumerRank,
+    loadId: number,
+  ): void {
+    const reader = readerOf(from, loadId)
+    const { share } = from
+    this.#leases.finish(requestId, kind, reader, share)
+    this.#holds.end(readOf({ reader, rank: share.rank }))
+    // Another rank's READ may still need it.
+    if (share.count === 1) this.#holds.end(unclaimedOf(requestId))
   }
 
-  #grant(peer: PeerIdentity): HandshakeGrant {
+  #grant(token: Uint8Array): HandshakeGrant {
     const { agentMetadata, blockTable, handoffKey, leaseDurationMs } = this.#options
     const { agent, clock } = this.#components
     return {
-      agentName: agent.name,
-      agentMetadata,
-      blockTable,
-      token: this.#tokens.issue(peer),
-      handoffKey,
-      leaseDurationMs,
-      clockMs: clock.now(),
-      isStaged: this.#staged !== null,
+      ...{ agentName: agent.name, agentMetadata, blockTable, token, handoffKey },
+      ...{ leaseDurationMs, clockMs: clock.now(), isStaged: this.#staged !== null },
     }
   }
 
   #onNotification(message: Uint8Array): void {
     try {
       const { token, requestId, loadId } = decodeReadDone(message)
-      const peer = this.#tokens.identify(token)
+      const peer = this.#consumers.identify(token)
       if (peer === null) this.#refused('notification', 'unknown token')
-      else this.#finish(requestId, 'read-done', readerOf(peer, loadId))
+      else this.#finish(requestId, 'read-done', peer, loadId)
     } catch (error) {
       // Anybody on the network can send one: malformed ones are counted, never thrown.
       if (!ConnectorError.isInstance(error)) throw error
@@ -274,14 +283,9 @@ export class ProducerWorker {
   }
 }
 
-const readerOf = ({ engineId, incarnation }: PeerIdentity, loadId: number): Reader => ({
-  engineId,
-  incarnation,
-  loadId,
-})
-
-const wireUpOf = ({ engineId }: PeerIdentity): string => JSON.stringify(['wire-up', engineId])
+const wireUpOf = ({ engineId }: PeerIdentity, rank: number): string =>
+  JSON.stringify(['wire-up', engineId, rank])
 
 const unclaimedOf = (requestId: RequestId): string => JSON.stringify(['unclaimed', requestId])
 
-const readOf = (reader: Reader): string => lifeKey(reader, 'read', reader.loadId)
+const readOf = ({ reader, rank }: Straggler): string => lifeKey(reader, 'read', reader.loadId, rank)

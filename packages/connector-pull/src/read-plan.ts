@@ -1,49 +1,45 @@
 /**
- * The two sides of one READ, and what is left to do with its bytes: a load's blocks as connector-api's
- * plan of transfers wants them. Pure. Called by block-reader.ts once the producer's layout is known.
+ * The two sides of one READ: a load's blocks on this rank, and on one of the producer's that has some of its
+ * heads. Pure. Called by read-post.ts once the producer's layout is known.
  */
 import type { BlockTableHandle, KvCacheLayout, TransferSide } from '@kvferry/connector-api'
-import {
-  planTransfer,
-  relayoutOf,
-  type PeerFacts,
-  type Relayout,
-} from '@kvferry/connector-api/protocol'
-import type { LoadOrder } from './load-record.ts'
+import { planBetweenRanks, type PeerFacts } from '@kvferry/connector-api/protocol'
+import { runOf, type LoadOrder } from './load-record.ts'
 
 /** One rank's cache and its block table. */
 export interface LocalCache {
   readonly caches: KvCacheLayout
   readonly table: BlockTableHandle
+  readonly rank: number
+  readonly tpSize: number
+}
+
+/** One rank of the producer. */
+export interface RemoteCache {
+  readonly facts: PeerFacts
+  readonly table: BlockTableHandle
+  readonly rank: number
 }
 
 export interface ReadPlan {
   readonly local: TransferSide
   readonly remote: TransferSide
-  readonly relayout: Relayout | null
 }
 
 /** @throws ConnectorError ERR_KV_LIMIT when it would take too many descriptors. */
 export function planRead(
-  { handoff, localBlockIds, tokenEnd: end }: LoadOrder,
-  { caches, table }: LocalCache,
-  remote: { readonly facts: PeerFacts; readonly table: BlockTableHandle },
+  order: LoadOrder,
+  { caches, ...local }: LocalCache,
+  { facts, ...remote }: RemoteCache,
 ): ReadPlan {
-  const blockIds = localBlockIds[0]!
-  // What was hit locally is missing in front, in whole blocks of ours.
-  const start = (Math.ceil(end / caches.blockTokens) - blockIds.length) * caches.blockTokens
-  const { source, target } = planTransfer(
+  const { blockIds, firstToken, end } = runOf(order, caches.blockTokens)
+  const { source, target } = planBetweenRanks(
     {
-      layout: remote.facts,
-      table: remote.table,
-      blockIds: handoff.blockIds,
-      firstToken: 0,
-      firstHead: 0,
+      ...{ ...remote, layout: facts, tpSize: facts.tpSize },
+      ...{ blockIds: order.handoff.blockIds, firstToken: 0 },
     },
-    { layout: caches, table, blockIds, firstToken: start, firstHead: 0 },
-    { start, end },
-    caches.kvHeadCount,
+    { ...local, layout: caches, blockIds, firstToken },
+    { start: firstToken, end },
   )
-  const relayout = relayoutOf(caches, remote.facts, { blockIds, firstToken: start, end })
-  return { local: target, remote: source, relayout }
+  return { local: target, remote: source }
 }

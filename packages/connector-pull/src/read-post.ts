@@ -1,21 +1,23 @@
-/** From a load to the agent's post: the READ with its read-done message. */
+/** From a READ to the agent's post: its two sides, with its read-done message. */
 import { assert, type TransferPost } from '@kvferry/connector-api'
-import type { LoadRecord } from './load-record.ts'
+import type { ReadRecord } from './load-record.ts'
 import { encodeReadDone } from './notification.ts'
-import type { ReadPlan } from './read-plan.ts'
+import { planRead, type LocalCache } from './read-plan.ts'
 
+/** @throws ConnectorError ERR_KV_LIMIT when it would take too many descriptors. */
 export function readPost(
-  { order, loadId, link }: LoadRecord,
-  { local, remote }: ReadPlan,
+  { load, link }: ReadRecord,
+  cache: LocalCache,
   deadlineMs: number,
 ): TransferPost {
-  assert(link !== null, 'a load is posted before its peer is ready')
-  const { requestId } = order.handoff.remote
+  assert(link !== null, 'a READ is posted before its peer is ready')
+  const { order } = load
+  const { loadId, handoff } = order
+  const { requestId } = handoff.remote
   return {
     direction: 'read',
     peer: link.peer,
-    local,
-    remote,
+    ...planRead(order, cache, link),
     notification: encodeReadDone({ token: link.token, loadId, requestId }),
     deadlineMs,
   }

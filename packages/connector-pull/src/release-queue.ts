@@ -1,5 +1,5 @@
 /**
- * Tells producers that nothing (more) will be read of a lease. A release waits for the handshake with its
+ * Tells producer ranks that nothing (more) will be read of a lease. A release waits for the handshake with its
  * producer, because only then can the handoff's signature be checked: on a forged one somebody else's
  * blocks would be freed. Bounded; what is dropped or lost costs the producer the rest of the lease. Owned
  * by consumer-worker.ts.
@@ -10,13 +10,15 @@ import type { PeerLink } from './connection-state.ts'
 import { countForgery, forgeryError } from './handoff-check.ts'
 import { pullLimits } from './limits.ts'
 import { encodeLeaseQuestion, messageKinds } from './messages.ts'
-import type { Handoff } from './metadata.ts'
-import type { PeerConnections, PeerKey } from './peer-connections.ts'
+import type { Offer } from './load-record.ts'
+import type { PeerConnections } from './peer-connections.ts'
+import type { PeerKey } from './peer-listener.ts'
 import type { PullCounters } from './pull-counters.ts'
 
 interface Release {
-  readonly handoff: Handoff
-  readonly loadId: number
+  readonly offer: Offer
+  /** Of the producer. */
+  readonly rank: number
 }
 
 export class ReleaseQueue {
@@ -33,12 +35,12 @@ export class ReleaseQueue {
   }
 
   /** Never throws. `peers` starts the handshake when there is none. */
-  add(peers: PeerConnections, handoff: Handoff, loadId: number): void {
+  add(peers: PeerConnections, offer: Offer, rank: number): void {
     if (this.#waiting.size + this.#inFlight >= pullLimits.releasesInFlightMax) {
       this.#counters.add('releasesFailed')
       return
     }
-    this.#start(peers, { handoff, loadId })
+    this.#start(peers, { offer, rank })
   }
 
   onReady(key: PeerKey, link: PeerLink): void {
@@ -55,7 +57,7 @@ export class ReleaseQueue {
   }
 
   #start(peers: PeerConnections, release: Release): void {
-    const answer = peers.linkTo(release.handoff.remote)
+    const answer = peers.linkTo(release.offer.handoff.remote, release.rank)
     switch (answer.kind) {
       case 'ready':
         void this.#deliver(release, answer.link)
@@ -75,8 +77,9 @@ export class ReleaseQueue {
     return taken
   }
 
-  async #deliver({ handoff, loadId }: Release, link: PeerLink): Promise<void> {
-    const forgery = forgeryError(handoff, link, this.#tpRank)
+  async #deliver({ offer }: Release, link: PeerLink): Promise<void> {
+    const { handoff, loadId } = offer
+    const forgery = forgeryError(handoff, link)
     if (forgery !== null) {
       countForgery(this.#components, this.#counters)
       this.#components.logger.warn(`not released: ${forgery.message}`, { code: forgery.code })
@@ -85,7 +88,7 @@ export class ReleaseQueue {
     const { requestId, engineId } = handoff.remote
     this.#inFlight += 1
     try {
-      const body = encodeLeaseQuestion({ requestId, loadId })
+      const body = encodeLeaseQuestion({ rank: this.#tpRank, requestId, loadId })
       await link.association.request(messageKinds.release, body)
       this.#counters.add('releasesSent')
     } catch (cause) {

@@ -25,6 +25,7 @@ export class PullScheduler implements ConnectorScheduler {
   readonly #outbox = new MetadataOutbox()
   readonly #produced: ProducerRequests
   readonly #consumed: ConsumerRequests
+  #nextLoadId = 0
 
   constructor(components: SchedulerComponents, options: PullOptions) {
     this.#components = components
@@ -118,7 +119,9 @@ export class PullScheduler implements ConnectorScheduler {
   /** The worker keeps the lease from now on, however long the request waits here. */
   #offer({ requestId, promptTokenCount }: RequestView, handoff: Handoff): void {
     this.#consumed.offer(requestId, Math.min(handoff.tokenCount, promptTokenCount))
-    this.#outbox.push({ kind: 'offer', requestId, handoff })
+    const loadId = this.#nextLoadId
+    this.#nextLoadId = (loadId + 1) % 2 ** 32
+    this.#outbox.push({ kind: 'offer', requestId, loadId, handoff })
   }
 
   #isKnown({ requestId }: RequestView): boolean {

@@ -51,8 +51,7 @@ export class PullWorker implements ConnectorWorker {
   #staging: HostStaging | null = null
 
   constructor(components: WorkerComponents, options: PullOptions, rank: Rank) {
-    const sideChannel = rankChannel(components.sideChannel, rank.tpRank)
-    this.#components = { ...components, sideChannel }
+    this.#components = components
     this.#options = options
     this.#rank = rank
   }
@@ -135,21 +134,21 @@ export class PullWorker implements ConnectorWorker {
     registration: KvRegistration,
     credentials: { readonly agentMetadata: Uint8Array; readonly handoffKey: Uint8Array },
   ): Parts {
-    const common = { components: this.#components, counters: this.#counters }
+    const components = this.#components
+    const counters = this.#counters
+    const { tpRank, tpSize } = this.#rank
     const facts = factsOf(pullIdentity, caches, this.#rank)
     const { table } = registration
     const consumer = new ConsumerWorker({
-      ...common,
+      ...{ components, counters, facts },
       options: this.#options,
-      facts,
-      cache: { caches, table },
+      cache: { caches, table, rank: tpRank, tpSize },
       staging: this.#staging,
-      tpRank: this.#rank.tpRank,
     })
+    const sideChannel = rankChannel(components.sideChannel, tpRank)
     const producer = new ProducerWorker({
-      ...common,
+      ...{ components: { ...components, sideChannel }, counters, facts, tpRank },
       leaseDurationMs: this.#options.leaseDurationMs,
-      facts,
       staging: this.#staging,
       ...credentials,
       blockTable: this.#components.agent.exportBlockTable(table),
@@ -183,7 +182,7 @@ function apply(entry: MetadataEntry, { consumer, producer }: Parts): void {
     case 'withdraw':
       return producer.withdraw(entry.requestId)
     case 'offer':
-      return consumer.offer(entry.requestId, entry.handoff)
+      return consumer.offer(entry)
     case 'load':
       return consumer.load(entry.requestId, entry.localBlockIds, entry.tokenEnd)
     case 'release':

@@ -1,5 +1,6 @@
 /** Engines whose blocks hold different numbers of tokens: every byte at its place, whatever the layout. */
 import { isHeadMajor, type KvCacheLayout } from '@kvferry/connector-api'
+import { relayoutOf } from '@kvferry/connector-api/protocol'
 import type { EngineRequest } from '@kvferry/connector-api/testing'
 import { describe, expect, test, vi } from 'vitest'
 import { planRead } from '../src/read-plan.ts'
@@ -148,9 +149,14 @@ test('strides that leave none of P’s blocks whole: head by head', () => {
     localBlockIds: [Uint32Array.of(2)],
   } as never
   const regions = [{ name: 'l', blockSizeBytes: 32, blockStrideBytes: 40 }]
-  const facts = { layout: 'LBHNC', kvHeadCount: 2, blockTokens: 2, regions } as never
-  const plan = planRead(order, { caches, table: 1 as never }, { facts, table: 2 as never })
-  expect(plan.relayout).toBe(null)
+  const facts = { layout: 'LBHNC', kvHeadCount: 2, blockTokens: 2, tpSize: 1, regions } as never
+  const plan = planRead(
+    order,
+    { caches, table: 1 as never, rank: 0, tpSize: 1 },
+    { facts, table: 2 as never, rank: 0 },
+  )
+  const run = { blockIds: Uint32Array.of(2), firstToken: 0, end: 4 }
+  expect(relayoutOf(caches, facts, run)).toBe(null)
   expect(plan.local).toMatchObject({
     offsets: Float64Array.of(160, 176, 192, 208),
     lengths: Float64Array.of(16, 16, 16, 16),

@@ -10,20 +10,20 @@ import { ByteReader, ByteWriter, type PeerFacts } from '@kvferry/connector-api/p
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import {
-  decodeEmpty,
   decodeHandshakeReply,
   decodeHandshakeRequest,
   decodeHeartbeat,
   decodeHeartbeatAnswer,
   decodeLeaseAnswer,
   decodeLeaseQuestion,
-  encodeEmpty,
+  decodeSpeaker,
   encodeHandshakeReply,
   encodeHandshakeRequest,
   encodeHeartbeat,
   encodeHeartbeatAnswer,
   encodeLeaseAnswer,
   encodeLeaseQuestion,
+  encodeSpeaker,
   type HandshakeReply,
   type LeaseAnswer,
 } from '../src/messages.ts'
@@ -42,7 +42,8 @@ const id = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 })
 const bytes = fc.uint8Array({ maxLength: 64 })
 const blockIds = fc.array(fc.uint32Array({ maxLength: 20 }), { maxLength: 3 })
 const key32 = fc.uint8Array({ minLength: 32, maxLength: 32 })
-const loadId = u32
+const token16 = fc.uint8Array({ minLength: 16, maxLength: 16 })
+const rank = fc.integer({ min: 0, max: 63 })
 
 const facts: fc.Arbitrary<PeerFacts> = fc.record({
   connector: id,
@@ -67,7 +68,7 @@ const reply: fc.Arbitrary<HandshakeReply> = fc.record({
       agentName: id,
       agentMetadata: bytes,
       blockTable: bytes,
-      token: fc.uint8Array({ minLength: 16, maxLength: 16 }),
+      token: token16,
       handoffKey: key32,
       leaseDurationMs: duration,
       clockMs: duration,
@@ -104,7 +105,7 @@ const entry: fc.Arbitrary<MetadataEntry> = fc.oneof(
     requestId,
   }) as fc.Arbitrary<MetadataEntry>,
   fc.record({ kind: fc.constant('lease' as const), requestId, remainingMs: duration }),
-  fc.record({ kind: fc.constant('offer' as const), requestId, handoff }),
+  fc.record({ kind: fc.constant('offer' as const), requestId, loadId: u32, handoff }),
   fc.record({
     kind: fc.constant('stage' as const),
     requestId,
@@ -129,7 +130,7 @@ const codecs: Record<
   }
 > = {
   'handshake request': {
-    value: facts,
+    value: fc.record({ rank, facts }),
     encode: encodeHandshakeRequest,
     decode: (body) => decodeHandshakeRequest(body, peer),
   },
@@ -139,7 +140,7 @@ const codecs: Record<
     decode: (body) => decodeHandshakeReply(body, peer),
   },
   'lease question': {
-    value: fc.record({ requestId, loadId }),
+    value: fc.record({ rank, requestId, loadId: u32 }),
     encode: encodeLeaseQuestion,
     decode: (body) => decodeLeaseQuestion(body, 'pull.renew', peer),
   },
@@ -162,17 +163,13 @@ const codecs: Record<
     encode: encodeHeartbeatAnswer,
     decode: (body) => decodeHeartbeatAnswer(body, 3, peer),
   },
-  'empty body': {
-    value: fc.constant(undefined),
-    encode: encodeEmpty,
-    decode: (body) => decodeEmpty(body, 'pull.wired', peer),
+  speaker: {
+    value: rank,
+    encode: encodeSpeaker,
+    decode: (body) => decodeSpeaker(body, 'pull.wired', peer),
   },
   'read-done notification': {
-    value: fc.record({
-      token: fc.uint8Array({ minLength: 16, maxLength: 16 }),
-      loadId,
-      requestId,
-    }),
+    value: fc.record({ token: token16, loadId: u32, requestId }),
     encode: encodeReadDone,
     decode: decodeReadDone,
   },
@@ -249,7 +246,8 @@ for (const [name, { value, encode, decode }] of Object.entries(codecs)) {
 }
 
 test('another wire version is refused with both numbers', () => {
-  const body = encodeHandshakeRequest(fc.sample(facts, { numRuns: 1, seed: 7 })[0]!)
+  const request = { rank: 0, facts: fc.sample(facts, { numRuns: 1, seed: 7 })[0]! }
+  const body = encodeHandshakeRequest(request)
   body[0] = WIRE_VERSION + 1
   expect(() => decodeHandshakeRequest(body, peer)).toThrow(
     expect.objectContaining({
@@ -280,7 +278,7 @@ test('the writer refuses what would not survive, and what exceeds its bound', ()
 })
 
 test('an id with a byte order mark comes back whole', () => {
-  const body = encodeLeaseQuestion({ requestId: asRequestId('\ufeffr0'), loadId: 0 })
+  const body = encodeLeaseQuestion({ rank: 0, requestId: asRequestId('\ufeffr0'), loadId: 0 })
   expect(decodeLeaseQuestion(body, 'pull.renew', peer).requestId).toBe('\ufeffr0')
 })
 

@@ -53,6 +53,7 @@ const keys = {
 const zero = 0 as Instant
 const clock = new PeerClock({ sentAt: zero, receivedAt: zero, remoteMs: 0 })
 const link: PeerLink = {
+  rank: 0,
   association,
   peer,
   table: 2 as BlockTableHandle,
@@ -171,7 +172,6 @@ const different: Record<string, Partial<PeerFacts>> = {
   kvHeadCount: { kvHeadCount: 9 },
   headSize: { headSize: 9 },
   blockTokens: { blockTokens: 6 },
-  tpSize: { tpSize: 9 },
   ppSize: { ppSize: 9 },
   regionCount: { regions: [] },
   'regions[0].name': { regions: [{ name: 'other', blockSizeBytes: 64, blockStrideBytes: 64 }] },
@@ -207,3 +207,26 @@ test.each(Object.entries(different))(
     expect(failure.message).toContain(failure.details.remote)
   },
 )
+
+test('TP sizes that can’t be mapped are refused by name, others of the same heads accepted', () => {
+  const connect = (own: number, theirs: number) => {
+    const of = (tpSize: number) => ({ ...facts, tpSize, kvHeadCount: 6 / tpSize })
+    const regions = [{ name: 'layer-0', blockSizeBytes: (64 * own) / theirs, blockStrideBytes: 64 }]
+    const reply = { facts: { ...of(theirs), regions }, grant }
+    const event: ConnectionEvent = { kind: 'exchange-end', reply, clock }
+    const { effects } = stepConnection(states['exchanging']!, event, 0 as Instant, {
+      ...context,
+      facts: of(own),
+    })
+    return effects[0]
+  }
+  for (const [own, theirs] of [
+    [1, 2],
+    [2, 1],
+    [6, 2],
+  ]) {
+    expect(connect(own!, theirs!)?.kind).toBe('add')
+  }
+  const details = { field: 'tpSize', local: '2', remote: '3', peer: 'p0' }
+  expect(connect(2, 3)).toMatchObject({ kind: 'fail-waiting', error: { details } })
+})

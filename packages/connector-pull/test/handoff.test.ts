@@ -63,7 +63,7 @@ test('the keys are the documented ones', () => {
     remote_signature: '000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f',
     tp_size: 1,
     transfer_mode: 'pull',
-    wire_version: 3,
+    wire_version: 4,
   })
 })
 
@@ -103,7 +103,7 @@ describe('each field is refused by name', () => {
     remote_signature: [undefined, '', 7, '00', 'zz'.repeat(32), '00'.repeat(33)],
     tp_size: [undefined, 0, '1', 5_000],
     transfer_mode: [undefined, 'push', 1],
-    wire_version: [undefined, 0, 1, 2, 4, '3'],
+    wire_version: [undefined, 0, 1, 3, 5, '4'],
     remote_block_ids: [
       undefined,
       null,
@@ -132,11 +132,22 @@ describe('each field is refused by name', () => {
 })
 
 test('what pull cannot do is unsupported, not invalid', () => {
-  expect(refusalOf({ ...good, tp_size: 2 })).toMatchObject({ code: 'ERR_KV_UNSUPPORTED' })
+  const three = parseParams({ ...good, tp_size: 3 }, { ...context, tpSize: 2 })
+  expect(three).toMatchObject({ kind: 'malformed', error: { code: 'ERR_KV_UNSUPPORTED' } })
   expect(refusalOf({ ...good, remote_block_size: 3 })).toMatchObject({ code: 'ERR_KV_UNSUPPORTED' })
   expect(refusalOf({ ...good, remote_block_ids: [[1, 2, 3], [4]] })).toMatchObject({
     code: 'ERR_KV_UNSUPPORTED',
   })
+})
+
+test.each([
+  [1, 4],
+  [2, 1],
+  [4, 2],
+])('a producer of %i ranks for %i: taken, with a signature for each of its ranks', (p, d) => {
+  const params = { ...good, tp_size: p, remote_signature: '00'.repeat(32 * p) }
+  const parsed = parseParams(params, { ...context, tpSize: d })
+  expect(parsed).toMatchObject({ kind: 'consume', handoff: { tpSize: p } })
 })
 
 describe('a handoff for the next turn', () => {

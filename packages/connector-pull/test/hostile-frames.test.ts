@@ -14,20 +14,20 @@ import { createByteMutator } from '@kvferry/connector-api/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { encodeHandoff, parseParams } from '../src/handoff.ts'
 import {
-  decodeEmpty,
   decodeHandshakeReply,
   decodeHandshakeRequest,
   decodeHeartbeat,
   decodeHeartbeatAnswer,
   decodeLeaseAnswer,
   decodeLeaseQuestion,
-  encodeEmpty,
+  decodeSpeaker,
   encodeHandshakeReply,
   encodeHandshakeRequest,
   encodeHeartbeat,
   encodeHeartbeatAnswer,
   encodeLeaseAnswer,
   encodeLeaseQuestion,
+  encodeSpeaker,
 } from '../src/messages.ts'
 import { decodeMetadata, encodeMetadata } from '../src/metadata.ts'
 import { decodeReadDone, encodeReadDone } from '../src/notification.ts'
@@ -83,7 +83,10 @@ interface Decoder {
 
 const decoders: Readonly<Record<string, Decoder>> = {
   'handshake request': {
-    corpus: [encodeHandshakeRequest(facts), encodeHandshakeRequest({ ...facts, regions: [] })],
+    corpus: [
+      encodeHandshakeRequest({ rank: 0, facts }),
+      encodeHandshakeRequest({ rank: 3, facts: { ...facts, regions: [] } }),
+    ],
     decode: (body) => decodeHandshakeRequest(body, peer),
   },
   'handshake reply': {
@@ -91,7 +94,7 @@ const decoders: Readonly<Record<string, Decoder>> = {
     decode: (body) => decodeHandshakeReply(body, peer),
   },
   'lease question': {
-    corpus: [encodeLeaseQuestion({ requestId, loadId: 7 })],
+    corpus: [encodeLeaseQuestion({ rank: 1, requestId, loadId: 7 })],
     decode: (body) => decodeLeaseQuestion(body, 'pull.renew', peer),
   },
   'lease answer': {
@@ -109,9 +112,9 @@ const decoders: Readonly<Record<string, Decoder>> = {
     corpus: [encodeHeartbeatAnswer({ clockMs: 1, durationMs: 30_000, isHeld: [true, false] })],
     decode: (body) => decodeHeartbeatAnswer(body, 2, peer),
   },
-  'empty body': {
-    corpus: [encodeEmpty()],
-    decode: (body) => decodeEmpty(body, 'pull.wired', peer),
+  speaker: {
+    corpus: [encodeSpeaker(1)],
+    decode: (body) => decodeSpeaker(body, 'pull.wired', peer),
   },
   'read-done notification': {
     corpus: [encodeReadDone({ token: bytes(16), loadId: 7, requestId })],
@@ -122,7 +125,7 @@ const decoders: Readonly<Record<string, Decoder>> = {
       encodeMetadata([
         { kind: 'announce', requestId },
         { kind: 'lease', requestId, remainingMs: 29_000 },
-        { kind: 'offer', requestId, handoff },
+        { kind: 'offer', requestId, loadId: 7, handoff },
         { kind: 'load', requestId, localBlockIds: [Uint32Array.of(5, 6, 7)], tokenEnd: 40 },
         { kind: 'release', requestId },
         { kind: 'abort', requestId },

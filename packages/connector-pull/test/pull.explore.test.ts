@@ -33,6 +33,25 @@ const scopes: Readonly<Record<string, Bounds>> = {
     jobs: { B: job('p0', 'd0', 'd1') },
     seconds: 1,
   },
+  'two producer ranks for one: one job, one fault at any point': {
+    ...none,
+    jobs: { B: job('p0', 'd0') },
+    ranks: { producer: 2, consumer: 1 },
+    faults: 1,
+  },
+  'one producer rank for two: one job, one fault at any point': {
+    ...none,
+    jobs: { B: job('p0', 'd0') },
+    ranks: { producer: 1, consumer: 2 },
+    faults: 1,
+  },
+  'one producer rank for two: given up at any point': {
+    ...none,
+    jobs: { B: job('p0', 'd0') },
+    ranks: { producer: 1, consumer: 2 },
+    aborts: 1,
+    seconds: 3,
+  },
   'two jobs of one producer, for one consumer': {
     ...none,
     jobs: { A: job('p0', 'd0'), B: job('p0', 'd0') },
@@ -56,6 +75,18 @@ const deepScopes: Readonly<Record<string, Bounds>> = {
     ...none,
     jobs: { B: job('p0', 'd0', 'd1') },
     seconds: 3,
+  },
+  'two producer ranks for one, over a whole lease': {
+    ...none,
+    jobs: { B: job('p0', 'd0') },
+    ranks: { producer: 2, consumer: 1 },
+    faults: 1,
+    seconds: 3,
+  },
+  'one producer rank for two: one handoff, used by two consumers': {
+    ...none,
+    jobs: { B: job('p0', 'd0', 'd1') },
+    ranks: { producer: 1, consumer: 2 },
   },
   'one job, two faults': { ...none, jobs: { B: job('p0', 'd0') }, faults: 2, seconds: 3 },
 }

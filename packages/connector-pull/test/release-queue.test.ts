@@ -1,7 +1,7 @@
 /** Releases that wait for the handshake with their producer, and what its end means for them. */
 import { asEngineId } from '@kvferry/connector-api'
 import { expect, test, vi } from 'vitest'
-import type { Handoff } from '../src/metadata.ts'
+import type { Offer } from '../src/load-record.ts'
 import type { PeerConnections } from '../src/peer-connections.ts'
 import { createCounters } from '../src/pull-counters.ts'
 import { ReleaseQueue } from '../src/release-queue.ts'
@@ -51,7 +51,8 @@ test('what waited for a handshake that failed does not wait for the next one', (
   const failedCount = (): number => counters.snapshot().releasesFailed
   const queue = new ReleaseQueue({} as never, counters, 0)
   const linkTo = vi.fn(() => ({ kind: 'waiting', key: 'p0' }))
-  queue.add({ linkTo } as unknown as PeerConnections, { remote: {} } as Handoff, 1)
+  const offer = { handoff: { remote: {} } } as unknown as Offer
+  queue.add({ linkTo } as unknown as PeerConnections, offer, 0)
   queue.onFailed('p1')
   expect(failedCount()).toBe(0)
   queue.onFailed('p0')

@@ -99,8 +99,8 @@ test('a full hit frees on every rank; a lease in a queue is kept on every rank',
 })
 
 test.each([
-  [1, 2],
-  [2, 1],
+  [2, 3],
+  [3, 2],
 ])('P with %i and D with %i ranks: computed here, and said why', async (p, d) => {
   const pair = await createPair({ p: { tpSize: p }, d: { tpSize: d } })
   const params = await pair.p.prefill('p-r0', prompt, 30)

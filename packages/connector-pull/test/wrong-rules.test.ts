@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest'
 import { runConnectorClause } from '@kvferry/connector-api/conformance'
 import { explore, planSimulation, runSimulation } from '@kvferry/connector-api/testing'
 import { createClusterModel, type Bounds } from './model/cluster-model.ts'
-import { wrongRules } from './model/rules.ts'
+import { wrongRules, wrongShareRules } from './model/rules.ts'
 import { ruleMutants } from './mutants/rule-mutants.ts'
 import { simulationTarget } from './simulation-target.ts'
 
@@ -56,3 +56,15 @@ test('the five rules are the ones in question', () => {
   expect(names.sort()).toEqual(Object.keys(wrongRules).sort())
   expect(names.sort()).toEqual(Object.keys(hints).sort())
 })
+
+test.each(Object.entries(wrongShareRules))(
+  'other TP sizes, %s: the explorer fails',
+  { timeout: 120_000 },
+  (_, { rules, ranks, faults }) => {
+    const jobs = { B: { producer: 'p0', consumers: ['d0'] } } as const
+    const scope = { jobs, ranks, faults, aborts: 0, seconds: 0, isHandshakeStepwise: false }
+    const { counterExample } = explore(createClusterModel(rules, scope), { stateCountMax: 100_000 })
+    // A rule of safety, or the machine itself: a load that has ended hears of a share.
+    expect(counterExample?.problem).toMatch(/^S[12]|part-failed in state ended/)
+  },
+)

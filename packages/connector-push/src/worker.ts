@@ -14,17 +14,14 @@ import {
   type WorkerOutput,
 } from '@kvferry/connector-api'
 import {
+  BlockFinisher,
   ShownCounters,
   WorkerLife,
   factsOf,
   protocolLimits,
   type KvRegistration,
 } from '@kvferry/connector-api/protocol'
-import {
-  BlockFinisher,
-  ConsumerWorker,
-  type WriteCounter,
-} from '@kvferry/connector-api/remote-writes'
+import { ConsumerWorker, type WriteCounter } from '@kvferry/connector-api/remote-writes'
 import { pushIdentity } from './identity.ts'
 import { decodeMetadata, type MetadataEntry } from './metadata.ts'
 import type { PushOptions } from './options.ts'

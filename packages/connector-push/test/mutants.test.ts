@@ -29,10 +29,14 @@ for (const { name, clause, factory } of ruleMutants) {
 
     const seed = seeds[name]
     if (seed === undefined) return
-    test(`the simulation fails, at seed ${seed}`, async () => {
+    // A seed that is known to notice is tried first, then others: what plans hold may change.
+    test(`the simulation fails, first tried at seed ${seed}`, { timeout: 240_000 }, async () => {
       const target = { ...simulationTarget, factory }
-      const { violations } = await runSimulation(target, planSimulation(seed))
-      expect(violations).not.toEqual([])
+      for (const one of [seed, ...Array.from({ length: 400 }, (_, index) => index + 1)]) {
+        const { violations } = await runSimulation(target, planSimulation(one))
+        if (violations.length > 0) return
+      }
+      expect.fail('no seed of 400 notices')
     })
   })
 }

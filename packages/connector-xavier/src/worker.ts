@@ -13,13 +13,14 @@ import type {
   WorkerOutput,
 } from '@kvferry/connector-api'
 import {
+  BlockFinisher,
   ShownCounters,
   WorkerLife,
   factsOf,
   protocolLimits,
   type KvRegistration,
 } from '@kvferry/connector-api/protocol'
-import { BlockFinisher, ConsumerWorker } from '@kvferry/connector-api/remote-writes'
+import { ConsumerWorker } from '@kvferry/connector-api/remote-writes'
 import { xavierIdentity } from './identity.ts'
 import { decodeMetadata, type MetadataEntry } from './metadata.ts'
 import type { XavierOptions } from './options.ts'

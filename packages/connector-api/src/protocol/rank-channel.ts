@@ -1,7 +1,6 @@
 /**
- * One rank's view of its engine's side channel. All ranks of an engine share the channel and its
- * associations; each speaks only with the same rank of other engines, so every kind of message carries the
- * rank (none for rank 0).
+ * An engine's side channel as the way to and from one rank. All ranks of an engine share the channel and its
+ * associations, so every kind of message carries the rank that it is for (none for rank 0).
  */
 import type {
   Association,
@@ -11,8 +10,30 @@ import type {
   SideChannelHandler,
 } from '../index.ts'
 
+/** What it hears is for rank `tpRank` of this engine; what it says is for that rank of others. */
 export function rankChannel(channel: SideChannel, tpRank: number): SideChannel {
   return tpRank === 0 ? channel : new RankChannel(channel, tpRank)
+}
+
+/** The ways to the ranks of other engines; each is made once, so that its associations can be told apart. */
+export class RankChannels {
+  readonly #channel: SideChannel
+  readonly #onAssociationEnd: (association: Association) => void
+  readonly #byRank = new Map<number, SideChannel>()
+
+  constructor(channel: SideChannel, onAssociationEnd: (association: Association) => void) {
+    this.#channel = channel
+    this.#onAssociationEnd = onAssociationEnd
+  }
+
+  to(rank: number): SideChannel {
+    const known = this.#byRank.get(rank)
+    if (known !== undefined) return known
+    const channel = rankChannel(this.#channel, rank)
+    channel.onAssociationEnd(this.#onAssociationEnd)
+    this.#byRank.set(rank, channel)
+    return channel
+  }
 }
 
 class RankChannel implements SideChannel {

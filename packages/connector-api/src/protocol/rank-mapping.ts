@@ -3,6 +3,8 @@
  * Sizes must be whole multiples of one another (facts.ts refuses others). Pure.
  */
 
+import { ConnectorError, type AnyConnectorError } from '../index.ts'
+
 /** Whether ranks of engines of these sizes can exchange heads: of the larger, whole numbers make a smaller's. */
 export const canMapRanks = (size: number, otherSize: number): boolean =>
   size % otherSize === 0 || otherSize % size === 0
@@ -23,4 +25,16 @@ export function firstSharedHead(
   if (otherSize <= size) return 0
   const shares = otherSize / size
   return (otherRank - rank * shares) * (headCount / shares)
+}
+
+/** That rank of `peer` shakes hands with one that has none of its heads; it shares some with `ranks` only. */
+export function rankMismatch(
+  peer: string,
+  rank: number,
+  ranks: readonly number[],
+): AnyConnectorError {
+  const [local, remote] = [`one of ${ranks.join(', ')}`, String(rank)]
+  const message = `${peer}: rank ${remote} shares no heads with this rank, only ${local}`
+  const details = { peer, field: 'rank', local, remote }
+  return new ConnectorError('ERR_KV_PEER_INCOMPATIBLE', message, details)
 }

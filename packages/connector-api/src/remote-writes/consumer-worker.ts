@@ -21,10 +21,10 @@ import {
   limitExceeded,
   peerUnavailable,
   protocolLimits,
+  type BlockFinisher,
   type LoadResults,
   type PeerFacts,
 } from '../protocol/index.ts'
-import type { BlockFinisher } from './block-finisher.ts'
 import type { HandshakeRequest } from './handshake-messages.ts'
 import { Heartbeats } from './heartbeats.ts'
 import type { Offer } from './offer.ts'

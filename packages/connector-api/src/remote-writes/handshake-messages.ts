@@ -1,13 +1,16 @@
 /** Bodies of the handshake: how a producer rank learns where it may write. */
 import { limits, type ProcessIdentity } from '../index.ts'
 import {
+  bodyReader,
+  bodyWriter,
   protocolLimits,
   readFacts,
+  readFlag,
+  readRank,
   writeFacts,
   type ByteReader,
   type PeerFacts,
 } from '../protocol/index.ts'
-import { bodyReader, bodyWriter, readFlag, readRank } from './body-fields.ts'
 import { messageKinds } from './messages.ts'
 
 /** What the consumer says of itself, so that the producer can write into its blocks. */

@@ -1,7 +1,6 @@
 /** Bodies of the heartbeat: which transfers a consumer rank still waits for, and which the producer knows. */
 import { WIRE_VERSION, limits } from '../index.ts'
-import { ByteReader, protocolLimits } from '../protocol/index.ts'
-import { bodyWriter, readFlag } from './body-fields.ts'
+import { ByteReader, bodyWriter, protocolLimits, readFlag } from '../protocol/index.ts'
 import { messageKinds } from './messages.ts'
 
 export interface Heartbeat {

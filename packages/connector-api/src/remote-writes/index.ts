@@ -5,15 +5,12 @@
  *
  * @packageDocumentation
  */
-export * from './block-finisher.ts'
-export * from './body-fields.ts'
 export * from './consumer-entries.ts'
 export * from './consumer-peers.ts'
 export * from './consumer-worker.ts'
 export * from './handshake-messages.ts'
 export * from './heartbeat-messages.ts'
 export * from './limits.ts'
-export * from './load-state.ts'
 export * from './messages.ts'
 export * from './notification.ts'
 export * from './offer.ts'

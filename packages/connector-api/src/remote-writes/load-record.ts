@@ -7,8 +7,14 @@ import {
   type LoadSample,
   type Timer,
 } from '../index.ts'
-import { limitExceeded, unsupported } from '../protocol/index.ts'
-import type { LoadState } from './load-state.ts'
+import {
+  combineTimes,
+  limitExceeded,
+  loadedRun,
+  unsupported,
+  type LoadedRun,
+  type LoadState,
+} from '../protocol/index.ts'
 import type { DoneNews } from './messages.ts'
 import type { Offer } from './offer.ts'
 import type { LinkKey, ProducerLink } from './producer-links.ts'
@@ -52,9 +58,9 @@ export interface LoadRecord {
 export const blocksOf = ({ localBlockIds }: LoadOrder): Uint32Array =>
   localBlockIds[0] ?? new Uint32Array()
 
-/** The token with which the order's first block begins: what was hit locally lies before it. */
-export const firstTokenOf = (order: LoadOrder, blockTokens: number): number =>
-  (Math.ceil(order.tokenEnd / blockTokens) - blocksOf(order).length) * blockTokens
+/** What it loads, on a cache with blocks of `blockTokens`. */
+export const runOf = (order: LoadOrder, blockTokens: number): LoadedRun =>
+  loadedRun(blocksOf(order), order.tokenEnd, blockTokens)
 
 /** Why an order can't be carried out on this cache, or null. */
 export function orderError(
@@ -82,20 +88,11 @@ export function orderError(
 export function sampleOf(record: LoadRecord, completeAtMs: number): LoadSample {
   const { order, bindAtMs, handshakeMs, blockedUs, parts } = record
   const news = parts.flatMap((part) => (part.news === null ? [] : [part.news]))
-  const times = news.map((one) => one.times)
-  const most = (values: readonly number[]): number => Math.max(0, ...values)
-  const sum = (values: readonly number[]): number => values.reduce((total, one) => total + one, 0)
   return {
     ...{ requestId: order.requestId, bindAtMs, handshakeMs, completeAtMs },
     postedAtMs: news.length === 0 ? null : Math.min(...news.map((one) => one.postedAtMs)),
-    queuedUs: most(times.map((one) => one.queuedUs)),
-    prepareUs: most(times.map((one) => one.prepareUs)),
-    postUs: most(times.map((one) => one.postUs)),
-    wireUs: most(times.map((one) => one.wireUs)),
-    bytes: sum(times.map((one) => one.bytes)),
-    lastBytes: sum(news.map((one) => one.lastBytes)),
-    descriptorsBeforeMerge: sum(times.map((one) => one.descriptorsBeforeMerge)),
-    descriptorsAfterMerge: sum(times.map((one) => one.descriptorsAfterMerge)),
+    ...combineTimes(news.map((one) => one.times)),
+    lastBytes: news.reduce((total, one) => total + one.lastBytes, 0),
     // The producer's agent copies.
     ...{ blockedUs, blockedCopyUs: 0 },
   }

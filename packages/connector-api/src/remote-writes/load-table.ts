@@ -1,5 +1,5 @@
 /**
- * The loads of one consumer: carries out what load-state.ts decides over the parts that producer ranks
+ * The loads of one consumer: carries out what the load machine decides over the parts that producer ranks
  * write. All events arrive on the engine's thread and run to their end. Owned by consumer-worker.ts; it
  * never touches a byte: the producer writes.
  */
@@ -17,18 +17,21 @@ import {
   limitExceeded,
   matchingRanks,
   quarantineError,
+  stepLoad,
+  type BlockFinisher,
+  type LoadEffect,
+  type LoadEvent,
   type LoadOutcome,
 } from '../protocol/index.ts'
-import type { BlockFinisher } from './block-finisher.ts'
 import {
   blocksOf,
   orderError,
+  runOf,
   sampleOf,
   type LoadOrder,
   type LoadRecord,
   type PartRecord,
 } from './load-record.ts'
-import { stepLoad, type LoadEffect, type LoadEvent } from './load-state.ts'
 import { writeLimits } from './limits.ts'
 import { PartTable, type PartTableOptions } from './part-table.ts'
 import type { WriteCounters } from './write-counters.ts'
@@ -199,9 +202,7 @@ export class LoadTable {
 
   #partEnd({ load, state }: PartRecord): void {
     const event: LoadEvent =
-      state.kind === 'failed'
-        ? { kind: 'part-failed', error: state.error }
-        : { kind: 'part-written' }
+      state.kind === 'failed' ? { kind: 'part-failed', error: state.error } : { kind: 'part-done' }
     this.#dispatch(load, event)
   }
 
@@ -214,7 +215,7 @@ export class LoadTable {
 
   #perform(record: LoadRecord, effect: LoadEffect): void {
     switch (effect.kind) {
-      case 'withdraw-parts':
+      case 'end-parts':
         for (const part of record.parts) {
           if (isRegistrationOver(part.state)) continue
           this.parts.dispatch(part, { kind: 'withdraw', reason: effect.reason })
@@ -229,8 +230,9 @@ export class LoadTable {
   }
 
   async #finish(record: LoadRecord): Promise<void> {
+    const { finisher } = this.#init
     const { facts } = record.parts[0]!.link!
-    const error = await this.#init.finisher.finish(record.order, facts)
+    const error = await finisher.finish(runOf(record.order, finisher.caches.blockTokens), facts)
     this.#dispatch(record, { kind: 'finish-end', error })
   }
 

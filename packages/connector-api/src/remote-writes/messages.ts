@@ -13,8 +13,7 @@ import {
   type RequestId,
   type TransferTimes,
 } from '../index.ts'
-import { kindOfRank } from '../protocol/index.ts'
-import { bodyReader, bodyWriter, readFlag, readRank } from './body-fields.ts'
+import { bodyReader, bodyWriter, kindOfRank, readFlag, readRank } from '../protocol/index.ts'
 import { readError, writeError } from './error-fields.ts'
 
 export const messageKinds = {

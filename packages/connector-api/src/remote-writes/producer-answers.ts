@@ -15,6 +15,7 @@ import {
   matchingRanks,
   peerUnavailable,
   quarantineError,
+  rankMismatch,
   type PeerFacts,
 } from '../protocol/index.ts'
 import type { ConsumerPeer, ConsumerPeers } from './consumer-peers.ts'
@@ -121,7 +122,7 @@ export class ProducerAnswers {
     }
     const ranks = matchingRanks(cache.rank, facts.tpSize, request.facts.tpSize)
     // Another one has none of this rank's heads: a WRITE for it would read other blocks.
-    if (!ranks.includes(request.rank)) throw wrongRank(engineId, request.rank, ranks)
+    if (!ranks.includes(request.rank)) throw rankMismatch(engineId, request.rank, ranks)
     const process = components.processes?.self ?? null
     const grant = { leaseDurationMs, process }
     return peers.introduce(request, from).then(() => encodeHandshakeReply({ facts, grant }))
@@ -172,12 +173,4 @@ export class ProducerAnswers {
     components.metrics.add('kv_messages_refused_total', 1, { where })
     components.logger.warn(`message refused: ${reason}`, { where })
   }
-}
-
-function wrongRank(peer: string, rank: number, ranks: readonly number[]): AnyConnectorError {
-  const [local, remote] = [`one of ${ranks.join(', ')}`, String(rank)]
-  const message = `${peer}: rank ${remote} shares no heads with this rank, only ${local}`
-  return new ConnectorError('ERR_KV_PEER_INCOMPATIBLE', message, {
-    ...{ peer, field: 'rank', local, remote },
-  })
 }

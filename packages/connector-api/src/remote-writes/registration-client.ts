@@ -11,7 +11,7 @@ import {
   type WorkerComponents,
 } from '../index.ts'
 import { asConnectorError, type PeerFacts } from '../protocol/index.ts'
-import { blocksOf, firstTokenOf, type PartRecord } from './load-record.ts'
+import { blocksOf, runOf, type PartRecord } from './load-record.ts'
 import {
   decodeRegisterReply,
   decodeWithdrawReply,
@@ -42,7 +42,7 @@ export async function register(
   try {
     const body = encodeRegistration({
       ...{ rank, loadId, transferId, tokenCount: tokenEnd, promptDigest: prompt.digest },
-      firstToken: firstTokenOf(order, facts.blockTokens),
+      firstToken: runOf(order, facts.blockTokens).firstToken,
       blockIds: blocksOf(order),
     })
     const answer = await association.request(kindOf(protocol, 'register', producerRank), body)

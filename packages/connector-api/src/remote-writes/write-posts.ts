@@ -3,7 +3,7 @@
  * in one call. Owned by write-table.ts.
  */
 import type { KvCacheLayout, BlockTableHandle, TransferPost } from '../index.ts'
-import { firstSharedHead, planTransfer, type TokenRange } from '../protocol/index.ts'
+import { planBetweenRanks, type TokenRange } from '../protocol/index.ts'
 import { encodeWriteDone } from './notification.ts'
 import { hasOpenPosts, type WritePart, type WriteSource } from './write-part.ts'
 
@@ -51,20 +51,16 @@ export function writePost(
 ): TransferPost {
   const { peer, registration } = part
   const { facts } = peer
-  const own = { rank, size: tpSize, headCount: caches.kvHeadCount }
-  const theirs = { rank: peer.rank, size: facts.tpSize, headCount: facts.kvHeadCount }
-  const sides = planTransfer(
+  const sides = planBetweenRanks(
     {
       ...{ layout: caches, table, blockIds: Uint32Array.from(source.blockIds), firstToken: 0 },
-      firstHead: firstSharedHead(own, peer.rank, facts.tpSize),
+      ...{ rank, tpSize },
     },
     {
       ...{ layout: facts, table: peer.table, blockIds: registration.blockIds },
-      firstToken: registration.firstToken,
-      firstHead: firstSharedHead(theirs, rank, tpSize),
+      ...{ firstToken: registration.firstToken, rank: peer.rank, tpSize: facts.tpSize },
     },
     range,
-    Math.min(own.headCount, theirs.headCount),
   )
   const { loadId } = registration
   return {

@@ -5,13 +5,8 @@
  */
 import type { Model, ModelStep } from '@kvferry/connector-api/testing'
 import { handshakeStep } from './connection.ts'
-import {
-  flush,
-  abortRequest,
-  createConsumer,
-  receiveHandoff,
-  stepConsumerEngine,
-} from './consumer.ts'
+import { abortRequest, createConsumer, receiveHandoff, stepConsumerEngine } from './consumer.ts'
+import { flush } from './loads.ts'
 import { isTimeWanted, judgeEnd, normalise } from './cluster-state.ts'
 import { describeMessage } from './describe-message.ts'
 import {
@@ -33,7 +28,13 @@ import {
   stepProducerEngine,
 } from './producer.ts'
 import type { Rules } from './rules.ts'
-import { copy, type ProducerName, type ConsumerName, type ClusterState } from './state.ts'
+import {
+  copy,
+  type ClusterState,
+  type ConsumerName,
+  type ProducerName,
+  type Ranks,
+} from './state.ts'
 
 export interface Bounds {
   /** Which producer computes which job, and which consumers get its handoff. */
@@ -45,6 +46,8 @@ export interface Bounds {
   readonly aborts: number
   /** Time passes in seconds; a lease lasts two. */
   readonly seconds: number
+  /** Of each producer and each consumer; default one. */
+  readonly ranks?: Ranks
   /** Whether something may come between the steps of a handshake. */
   readonly isHandshakeStepwise: boolean
 }
@@ -63,18 +66,22 @@ export function createClusterModel(rules: Rules, bounds: Bounds): Model<ClusterS
   }
 }
 
-function initialState({ jobs, faults, aborts }: Bounds): ClusterState {
+const oneEach: Ranks = { producer: 1, consumer: 1 }
+
+function initialState({ jobs, faults, aborts, ranks = oneEach }: Bounds): ClusterState {
   const jobsOf = (name: ProducerName): string[] =>
     Object.keys(jobs).filter((job) => jobs[job]!.producer === name)
   const all = Object.values(jobs)
   const producers = [...new Set(all.map(({ producer }) => producer))]
   const consumers = [...new Set(all.flatMap((job) => job.consumers))]
+  const create = (name: ProducerName) => createProducer(1, jobsOf(name), ranks.producer)
   return {
+    ranks,
     now: instant(0),
     faultsLeft: faults,
     abortsLeft: aborts,
-    producers: Object.fromEntries(producers.map((name) => [name, createProducer(1, jobsOf(name))])),
-    consumers: Object.fromEntries(consumers.map((name) => [name, createConsumer(1)])),
+    producers: Object.fromEntries(producers.map((name) => [name, create(name)])),
+    consumers: Object.fromEntries(consumers.map((name) => [name, createConsumer(1, ranks)])),
     transfers: [],
     messages: [],
     handoffs: [],
@@ -127,20 +134,19 @@ function* stepsOf(
 function* producerActs(state: ClusterState, rules: Rules): Iterable<[string, Act]> {
   for (const name of names(state.producers)) {
     const { life, requests, outbox, sent } = state.producers[name]!
-    for (const [job, { request, lease }] of Object.entries(requests)) {
+    for (const [job, { request, leases }] of Object.entries(requests)) {
       // A later life only answers for what its former one promised.
       if (request.kind === 'announced' && life === 1) {
         yield [`${name} has computed ${job}`, (next) => finishPrefill(next, rules, name, job)]
       }
+      const lease = leases[0]!.state
       if (rules.believesForgeries && lease?.kind === 'leased') {
-        const reader = lease.reader ?? {
-          engineId: 'x' as never,
-          incarnation: 'x' as never,
-          loadId: 0,
-        }
+        const stranger = { engineId: 'x' as never, incarnation: 'x' as never, loadId: 0 }
+        const reader = lease.claim?.reader ?? stranger
+        const event = { kind: 'read-done', reader, share: { rank: 0, count: 1 } } as const
         yield [
           `a stranger tells ${name} that ${job} was read`,
-          (next) => void leaseEvent(next, rules, name, job, { kind: 'read-done', reader }),
+          (next) => void leaseEvent(next, rules, name, job, 0, event),
         ]
       }
     }
@@ -148,10 +154,10 @@ function* producerActs(state: ClusterState, rules: Rules): Iterable<[string, Act
       yield [`${name} steps`, (next) => stepProducerEngine(next, rules, name)]
     }
   }
-  for (const [name, job] of dueTimers(state)) {
+  for (const [name, job, rank] of dueTimers(state)) {
     yield [
-      `${name}'s timer of ${job} rings`,
-      (next) => void leaseEvent(next, rules, name, job, { kind: 'timer' }),
+      `${name}'s timer of ${job} rings (${rank})`,
+      (next) => void leaseEvent(next, rules, name, job, rank, { kind: 'timer' }),
     ]
   }
 }
@@ -174,7 +180,10 @@ function* consumerActs(
   }
   for (const name of names(state.consumers)) {
     const { requests, connections } = state.consumers[name]!
-    if (Object.values(requests).some(({ outbox, reports }) => outbox.length + reports.length > 0)) {
+    const hasNews = Object.values(requests).some(
+      ({ outbox, reports }) => outbox.length > 0 || reports.every((of) => of.length > 0),
+    )
+    if (hasNews) {
       yield [`${name} steps`, (next) => stepConsumerEngine(next, rules, name)]
     }
     for (const key of Object.keys(connections)) {
@@ -194,9 +203,9 @@ function* consumerActs(
 
 function* networkActs(state: ClusterState, rules: Rules): Iterable<[string, Act]> {
   for (const [index, transfer] of state.transfers.entries()) {
-    const { consumer, job, copied, remains, isOverdue, postedAt } = transfer
+    const { consumer, job, pair, copied, remains, isOverdue, postedAt } = transfer
     const request = state.consumers[consumer]!.requests[job]
-    const what = `${consumer}'s READ of ${job}`
+    const what = `${consumer}'s READ of ${job} (${pair})`
     const count = request?.remoteBlocks.length ?? copied
     if (copied < count) {
       yield [`${what} copies block ${copied}`, (next) => copyBlock(next, next.transfers[index]!)]
@@ -251,9 +260,9 @@ function* faultActs(state: ClusterState): Iterable<[string, Act]> {
       yield [`${name} loses its connection to ${key}`, (next) => breakAssociation(next, name, key)]
     }
   }
-  for (const [index, { consumer, job, remains }] of state.transfers.entries()) {
+  for (const [index, { consumer, job, pair, remains }] of state.transfers.entries()) {
     if (remains !== null) continue
-    const what = `${consumer}'s READ of ${job} fails`
+    const what = `${consumer}'s READ of ${job} (${pair}) fails`
     yield [what, (next) => endRead(next, next.transfers[index]!, false)]
   }
   for (const [index, message] of state.messages.entries()) {

@@ -1,6 +1,6 @@
 /** Questions about a state of the model as a whole: what of it matters, and whether it may be the last. */
 import { hasLaterTimer, names } from './producer.ts'
-import type { ClusterState, Message } from './state.ts'
+import { producerRankOf, type ClusterState, type Message } from './state.ts'
 
 /** Forgets messages that nobody would act on, and in which order the others were sent. */
 export function normalise(state: ClusterState): void {
@@ -15,7 +15,8 @@ export function normalise(state: ClusterState): void {
         return state.consumers[message.consumer]!.requests[message.job] !== undefined
       case 'news': {
         const { life, requests } = state.producers[message.producer]!
-        return life === message.producerLife && requests[message.job]!.lease !== null
+        const rank = producerRankOf(state.ranks, message.pair)
+        return life === message.producerLife && requests[message.job]!.leases[rank]!.state !== null
       }
     }
   }
@@ -33,14 +34,18 @@ export function judgeEnd(state: ClusterState, endMs: number): string | null {
   if (state.now >= endMs && hasLaterTimer(state)) return null
   for (const name of names(state.consumers)) {
     const [open] = Object.values(state.consumers[name]!.requests)
-    if (open !== undefined) return `V1: ${name} waits for ${open.job} for ever (${open.load?.kind})`
+    if (open !== undefined) {
+      const kinds = open.reads.map((read) => read?.kind).join()
+      return `V1: ${name} waits for ${open.job} for ever (${kinds})`
+    }
   }
   for (const name of names(state.producers)) {
     const { life, requests } = state.producers[name]!
     if (life > 1) continue
-    for (const [job, { request, lease }] of Object.entries(requests)) {
-      if (request.kind !== 'ended' || lease !== null) {
-        return `V2: ${name} holds ${job} for ever (${request.kind}, ${lease?.kind})`
+    for (const [job, { request, leases }] of Object.entries(requests)) {
+      if (request.kind !== 'ended' || leases.some((lease) => lease.state !== null)) {
+        const kinds = leases.map((lease) => lease.state?.kind).join()
+        return `V2: ${name} holds ${job} for ever (${request.kind}, ${kinds})`
       }
     }
   }

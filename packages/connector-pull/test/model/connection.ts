@@ -2,7 +2,7 @@
 import type { Association } from '@kvferry/connector-api'
 import type { PeerFacts } from '@kvferry/connector-api/protocol'
 import type { ConnectionEffect, ConnectionEvent, PeerLink } from '../../src/connection-state.ts'
-import { flush, loadEvent } from './consumer.ts'
+import { flush, readEvent } from './loads.ts'
 import type { Rules } from './rules.ts'
 import {
   connectionKey,
@@ -29,10 +29,12 @@ const facts: PeerFacts = {
   regions: [],
 }
 
-export const keyOf = ({ producer, producerLife }: ConsumedRequest): string =>
-  connectionKey(producer, producerLife)
+export const keyOf = ({ producer, producerLife }: ConsumedRequest, pair: number): string =>
+  connectionKey(producer, producerLife, pair)
 
 const incarnationOf = (producer: string, life: number) => `${producer}/${life}` as never
+/** The life that the handoff names. */
+const incarnationOfKey = (key: string) => key.split('/').slice(0, 2).join('/') as never
 
 /** What a load finds when it wants to read: as `PeerConnections.linkTo` answers. */
 export function connect(
@@ -68,7 +70,7 @@ export function handshakeStep(
       const { life } = state.producers[producer]!
       record.life = life
       record.isOpen = true
-      const seen = rules.knowsLives ? incarnationOf(producer, life) : (key as never)
+      const seen = rules.knowsLives ? incarnationOf(producer, life) : incarnationOfKey(key)
       const association = {
         peer: { engineId: producer, incarnation: seen },
       } as unknown as Association
@@ -125,15 +127,19 @@ export function leaveWhenIdle(
   if (record === undefined) return
   if (isReadDone) dispatch(state, rules, name, key, { kind: 'read-end' })
   if (record.state.kind !== 'draining') return
-  const hasOpenReads = Object.values(state.consumers[name]!.requests).some(
-    (request) => keyOf(request) === key && isReading(request),
-  )
-  if (!hasOpenReads) dispatch(state, rules, name, key, { kind: 'idle' })
+  const isOpen = readsOver(state, name, key).some(({ read }) => readingKinds.includes(read.kind))
+  if (!isOpen) dispatch(state, rules, name, key, { kind: 'idle' })
 }
 
 const readingKinds: readonly string[] = ['reading', 'overdue', 'draining', 'draining-overdue']
-const isReading = ({ load }: ConsumedRequest): boolean =>
-  load !== null && readingKinds.includes(load.kind)
+
+/** What is read, or is to be, over that connection. */
+const readsOver = (state: ClusterState, name: ConsumerName, key: string) =>
+  Object.values(state.consumers[name]!.requests).flatMap((request) =>
+    [...request.reads.entries()].flatMap(([pair, read]) =>
+      read !== null && keyOf(request, pair) === key ? [{ request, pair, read }] : [],
+    ),
+  )
 
 function dispatch(
   state: ClusterState,
@@ -147,7 +153,7 @@ function dispatch(
   const [producer] = key.split('/') as [ProducerName]
   const context = {
     engineId: producer as never,
-    incarnation: key as never,
+    incarnation: incarnationOfKey(key),
     facts,
     handshakeTimeoutMs: 1_000,
   }
@@ -157,7 +163,7 @@ function dispatch(
   for (const effect of next.effects) perform(state, rules, name, key, record, effect)
   if (next.state.kind !== 'ended') return
   // Loads that wait start a new handshake.
-  for (const request of waiting(state, name, key)) connect(state, name, key, request)
+  for (const { request } of waiting(state, name, key)) connect(state, name, key, request)
 }
 
 function perform(
@@ -170,13 +176,14 @@ function perform(
 ): void {
   switch (effect.kind) {
     case 'announce-ready':
-      for (const { job } of waiting(state, name, key)) {
-        loadEvent(state, rules, name, job, { kind: rules.readyEvent })
+      for (const { request, pair } of waiting(state, name, key)) {
+        readEvent(state, rules, name, request.job, pair, { kind: rules.readyEvent })
       }
       return
     case 'fail-waiting':
-      for (const { job } of waiting(state, name, key)) {
-        loadEvent(state, rules, name, job, { kind: 'peer-fail', error: effect.error })
+      for (const { request, pair } of waiting(state, name, key)) {
+        const event = { kind: 'peer-fail', error: effect.error } as const
+        readEvent(state, rules, name, request.job, pair, event)
       }
       return
     case 'remove':
@@ -190,7 +197,5 @@ function perform(
   }
 }
 
-const waiting = (state: ClusterState, name: ConsumerName, key: string): ConsumedRequest[] =>
-  Object.values(state.consumers[name]!.requests).filter(
-    (request) => keyOf(request) === key && request.load?.kind === 'connecting',
-  )
+const waiting = (state: ClusterState, name: ConsumerName, key: string) =>
+  readsOver(state, name, key).filter(({ read }) => read.kind === 'connecting')

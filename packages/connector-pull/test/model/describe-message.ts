@@ -2,6 +2,12 @@
 import type { Message } from './state.ts'
 
 export function describeMessage(message: Message): string {
+  return 'pair' in message && message.pair > 0
+    ? `${textOf(message)} (${message.pair})`
+    : textOf(message)
+}
+
+function textOf(message: Message): string {
   switch (message.kind) {
     case 'question':
       return `${message.consumer} asks ${message.producer} for the lease of ${message.job}`

@@ -2,11 +2,14 @@
 import type { Instant } from '@kvferry/connector-api'
 import type { LeaseAnswer } from '../../src/messages.ts'
 import { associationEnd } from './connection.ts'
-import { completeRead, createConsumer, errorOf, loadEvent, readerOf } from './consumer.ts'
+import { createConsumer } from './consumer.ts'
+import { completeRead, errorOf, readEvent, readerOf, shareOf } from './loads.ts'
 import { createProducer, leaseEvent, names } from './producer.ts'
 import type { Rules } from './rules.ts'
 import {
   connectionKey,
+  pairsOf,
+  producerRankOf,
   type ClusterState,
   type ConsumerName,
   type Message,
@@ -14,15 +17,12 @@ import {
   type ProducerName,
 } from './state.ts'
 
-const isOf = (transfer: OpenTransfer, consumer: ConsumerName, job: string): boolean =>
-  transfer.consumer === consumer && transfer.job === job
-
 /** One block is copied, as it is at this moment. */
 export function copyBlock(state: ClusterState, transfer: OpenTransfer): void {
-  const { consumer, job, producer, remains } = transfer
+  const { consumer, job, pair, producer, remains } = transfer
   const source = remains ?? state.producers[producer]!.memory
   const request = state.consumers[consumer]!.requests[job]
-  const memory = state.consumers[consumer]!.memory
+  const memory = state.consumers[consumer]!.memory[pair]!
   // Its request may be over and its blocks another's: the READ writes there all the same.
   const blocks = request?.blocks ?? []
   const block = blocks[transfer.copied]
@@ -32,51 +32,51 @@ export function copyBlock(state: ClusterState, transfer: OpenTransfer): void {
 
 /** Its final status: from now on it touches nothing. */
 export function endRead(state: ClusterState, transfer: OpenTransfer, isDone: boolean): void {
-  const { consumer, job, producer, producerLife, remains } = transfer
+  const { consumer, job, pair, producer, producerLife, remains } = transfer
   state.transfers = state.transfers.filter((open) => open !== transfer)
-  state.messages.push({ kind: 'completion', consumer, job, isDone })
+  state.messages.push({ kind: 'completion', consumer, job, pair, isDone })
   const request = state.consumers[consumer]!.requests[job]
   if (!isDone || remains !== null || request === undefined) return
-  const event = { kind: 'read-done', reader: readerOf(state, consumer, request) } as const
-  state.messages.push({ kind: 'news', event, job, producer, producerLife })
+  const reader = readerOf(state, consumer, request)
+  const event = { kind: 'read-done', reader, share: shareOf(state, pair) } as const
+  state.messages.push({ kind: 'news', event, job, pair, producer, producerLife })
 }
 
 export function deliver(state: ClusterState, rules: Rules, message: Message): void {
   switch (message.kind) {
     case 'question': {
-      const { consumer, job, producer, producerLife, reader, sentAt } = message
+      const { consumer, job, pair, producer, producerLife, reader, share, sentAt } = message
       const isThere = state.producers[producer]!.life === producerLife
+      const rank = producerRankOf(state.ranks, pair)
       const answer = isThere
-        ? leaseEvent(state, rules, producer, job, { kind: 'renew', reader })
+        ? leaseEvent(state, rules, producer, job, rank, { kind: 'renew', reader, share })
         : null
-      if (answer === null) state.messages.push({ kind: 'silence', consumer, job })
-      else state.messages.push({ kind: 'answer', consumer, job, producer, answer, sentAt })
+      if (answer === null) state.messages.push({ kind: 'silence', consumer, job, pair })
+      else state.messages.push({ kind: 'answer', consumer, job, pair, producer, answer, sentAt })
       return
     }
     case 'answer':
-      loadEvent(
-        state,
-        rules,
-        message.consumer,
-        message.job,
+      readEvent(
+        ...([state, rules, message.consumer, message.job, message.pair] as const),
         eventOf(message.answer, message.sentAt),
       )
       return
     case 'silence':
-      loadEvent(state, rules, message.consumer, message.job, {
+      readEvent(state, rules, message.consumer, message.job, message.pair, {
         kind: 'lease-silence',
         error: errorOf('ERR_KV_PEER_UNAVAILABLE'),
       })
       return
     case 'news': {
-      const { producer, producerLife, job, event } = message
+      const { producer, producerLife, job, pair, event } = message
       // A dead agent hears nothing; a release to another life is refused by its incarnation.
       const isThere = state.producers[producer]!.life === producerLife
-      if (isThere) leaseEvent(state, rules, producer, job, event)
+      const rank = producerRankOf(state.ranks, pair)
+      if (isThere) leaseEvent(state, rules, producer, job, rank, event)
       return
     }
     case 'completion':
-      completeRead(state, rules, message.consumer, message.job, message.isDone)
+      completeRead(state, rules, message.consumer, message.job, message.pair, message.isDone)
       return
     case 'association-end':
       associationEnd(state, rules, message.consumer, message.key)
@@ -101,13 +101,15 @@ export function breakAssociation(state: ClusterState, consumer: ConsumerName, ke
   const record = state.consumers[consumer]!.connections[key]!
   record.isOpen = false
   state.messages.push({ kind: 'association-end', consumer, key })
-  const [producer] = key.split('/')
+  const [producer, , pair] = key.split('/')
   state.messages = state.messages.map((message) => {
     const isBetween =
       (message.kind === 'question' || message.kind === 'answer') &&
       message.consumer === consumer &&
-      message.producer === producer
-    return isBetween ? { kind: 'silence', consumer, job: message.job } : message
+      message.producer === producer &&
+      message.pair === Number(pair)
+    if (!isBetween) return message
+    return { kind: 'silence', consumer, job: message.job, pair: message.pair }
   })
 }
 
@@ -118,10 +120,13 @@ export function killProducer(state: ClusterState, name: ProducerName): void {
     if (transfer.producer !== name || transfer.remains !== null) continue
     Object.assign(transfer, { remains: memory })
   }
-  state.producers[name] = createProducer(life + 1, Object.keys(requests))
+  state.producers[name] = createProducer(life + 1, Object.keys(requests), state.ranks.producer)
   for (const consumer of names(state.consumers)) {
-    const key = connectionKey(name, life)
-    if (state.consumers[consumer]!.connections[key]?.isOpen) breakAssociation(state, consumer, key)
+    for (const pair of pairsOf(state.ranks)) {
+      const key = connectionKey(name, life, pair)
+      const isOpen = state.consumers[consumer]!.connections[key]?.isOpen
+      if (isOpen) breakAssociation(state, consumer, key)
+    }
   }
 }
 
@@ -132,13 +137,12 @@ export function killConsumer(state: ClusterState, name: ConsumerName): void {
   state.messages = state.messages.filter(
     (message) => !('consumer' in message) || message.consumer !== name,
   )
-  state.consumers[name] = createConsumer(life + 1)
+  state.consumers[name] = createConsumer(life + 1, state.ranks)
   for (const job of Object.keys(requests)) state.dispatches.push({ job, consumer: name })
 }
 
 export const passDeadline = (state: ClusterState, rules: Rules, transfer: OpenTransfer): void => {
   transfer.isOverdue = true
-  loadEvent(state, rules, transfer.consumer, transfer.job, { kind: 'transfer-overdue' })
+  const { consumer, job, pair } = transfer
+  readEvent(state, rules, consumer, job, pair, { kind: 'transfer-overdue' })
 }
-
-export { isOf }

@@ -14,7 +14,11 @@ const blockCount = 3
 export const emptyMemory = (): string[] => Array.from({ length: blockCount }, () => 'x')
 
 /** Its jobs are computed, and known to both halves. */
-export function createProducer(life: number, jobs: readonly string[]): ProducerState {
+export function createProducer(
+  life: number,
+  jobs: readonly string[],
+  rankCount: number,
+): ProducerState {
   const memory = emptyMemory()
   for (const job of jobs) for (const block of blocksOf[job]!) memory[block] = contentOf(job, life)
   const requests = Object.fromEntries(
@@ -22,9 +26,12 @@ export function createProducer(life: number, jobs: readonly string[]): ProducerS
       job,
       {
         request: { kind: 'announced' as const },
-        lease: { kind: 'announced' as const, reader: null, promisedUntil: null },
+        leases: Array.from({ length: rankCount }, () => ({
+          state: { kind: 'announced' as const, claim: null, promisedUntil: null },
+          timerAt: null,
+        })),
         blocks: blocksOf[job]!,
-        timerAt: null,
+        sentCount: 0,
       },
     ]),
   )
@@ -64,7 +71,9 @@ export function stepProducerEngine(state: ClusterState, rules: Rules, name: Prod
   for (const entry of outbox) {
     if (entry.kind !== 'lease') continue
     const remainingMs = Math.max(0, entry.deadline - state.now)
-    leaseEvent(state, rules, name, entry.job, { kind: 'lease-start', remainingMs })
+    for (const rank of producer.requests[entry.job]!.leases.keys()) {
+      leaseEvent(state, rules, name, entry.job, rank, { kind: 'lease-start', remainingMs })
+    }
   }
   const { sent } = producer
   producer.sent = []
@@ -84,19 +93,24 @@ export function leaseEvent(
   rules: Rules,
   name: ProducerName,
   job: string,
+  rank: number,
   event: LeaseEvent,
 ): LeaseAnswer | null {
   const producer = state.producers[name]!
   const record = producer.requests[job]!
-  if (record.lease === null) return event.kind === 'renew' ? { kind: 'unknown' } : null
-  const next = rules.lease(record.lease, event, state.now, leaseContext)
-  record.lease = next.state.kind === 'ended' ? null : next.state
-  if (record.lease === null) record.timerAt = null
+  const lease = record.leases[rank]!
+  if (lease.state === null) return event.kind === 'renew' ? { kind: 'unknown' } : null
+  const next = rules.lease(lease.state, event, state.now, leaseContext)
+  lease.state = next.state.kind === 'ended' ? null : next.state
+  if (lease.state === null) lease.timerAt = null
   let answer: LeaseAnswer | null = null
   for (const effect of next.effects) {
     if (effect.kind === 'answer') answer = effect.answer
-    else if (effect.kind === 'arm') record.timerAt = known(effect.at)
-    else if (effect.kind === 'report-sent') producer.sent.push(job)
+    else if (effect.kind === 'arm') lease.timerAt = known(effect.at)
+    else if (effect.kind === 'report-sent') {
+      record.sentCount += 1
+      if (record.sentCount === record.leases.length) producer.sent.push(job)
+    }
   }
   return answer
 }
@@ -108,18 +122,20 @@ function known(at: Instant): Instant {
 }
 
 /** Timers that ring at or after their time, in any order. */
-export function dueTimers({ producers, now }: ClusterState): [ProducerName, string][] {
+export function dueTimers({ producers, now }: ClusterState): [ProducerName, string, number][] {
   return names(producers).flatMap((name) =>
-    Object.entries(producers[name]!.requests)
-      .filter(([, { timerAt }]) => timerAt !== null && timerAt <= now)
-      .map(([job]): [ProducerName, string] => [name, job]),
+    Object.entries(producers[name]!.requests).flatMap(([job, { leases }]) =>
+      [...leases.entries()]
+        .filter(([, { timerAt }]) => timerAt !== null && timerAt <= now)
+        .map(([rank]): [ProducerName, string, number] => [name, job, rank]),
+    ),
   )
 }
 
 export const hasLaterTimer = ({ producers, now }: ClusterState): boolean =>
   names(producers).some((name) =>
-    Object.values(producers[name]!.requests).some(
-      ({ timerAt }) => timerAt !== null && timerAt > now,
+    Object.values(producers[name]!.requests).some(({ leases }) =>
+      leases.some(({ timerAt }) => timerAt !== null && timerAt > now),
     ),
   )
 

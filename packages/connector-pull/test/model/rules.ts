@@ -4,15 +4,18 @@
  */
 import {
   stepConsumerRequest,
+  stepLoad,
   stepProducerRequest,
   type LoadOutcome,
 } from '@kvferry/connector-api/protocol'
 import { stepConnection } from '../../src/connection-state.ts'
 import { stepLease } from '../../src/lease-state.ts'
-import { stepLoad } from '../../src/load-state.ts'
+import { stepRead } from '../../src/read-state.ts'
+import type { Ranks } from './state.ts'
 
 export interface Rules {
   readonly load: typeof stepLoad
+  readonly read: typeof stepRead
   readonly lease: typeof stepLease
   readonly connection: typeof stepConnection
   readonly consumer: typeof stepConsumerRequest
@@ -27,6 +30,7 @@ export interface Rules {
 
 export const shippedRules: Rules = {
   load: stepLoad,
+  read: stepRead,
   lease: stepLease,
   connection: stepConnection,
   consumer: stepConsumerRequest,
@@ -38,7 +42,7 @@ export const shippedRules: Rules = {
 
 export const stagedRules: Rules = { ...shippedRules, readyEvent: 'peer-ready-staged' }
 
-const reportAtOnce = (outcome: LoadOutcome): ReturnType<typeof stepLoad> => ({
+const reportAtOnce = (outcome: LoadOutcome): ReturnType<typeof stepRead> => ({
   state: { kind: 'ended', outcome, times: null },
   effects: [{ kind: 'report', outcome }],
 })
@@ -49,17 +53,17 @@ const error = { code: 'ERR_KV_DEADLINE' } as never
 export const wrongRules: Readonly<Record<string, Rules>> = {
   'free at abort': {
     ...shippedRules,
-    load: (state, event, now, context) =>
+    read: (state, event, now, context) =>
       event.kind === 'abort' && (state.kind === 'reading' || state.kind === 'overdue')
         ? reportAtOnce({ kind: 'aborted' })
-        : stepLoad(state, event, now, context),
+        : stepRead(state, event, now, context),
   },
   'trust deregistration': {
     ...shippedRules,
-    load: (state, event, now, context) =>
+    read: (state, event, now, context) =>
       event.kind === 'transfer-overdue'
         ? reportAtOnce({ kind: 'failed', error })
-        : stepLoad(state, event, now, context),
+        : stepRead(state, event, now, context),
   },
   'ignore epoch': { ...shippedRules, knowsLives: false },
   'accept forged token': { ...shippedRules, believesForgeries: true },
@@ -70,5 +74,52 @@ export const wrongRules: Readonly<Record<string, Rules>> = {
       const reports = next.effects.filter(({ kind }) => kind === 'report')
       return { ...next, effects: [...next.effects, ...reports] }
     },
+  },
+}
+
+/** Each breaks a rule of engines whose TP sizes differ, and which of the two has more ranks. */
+export const wrongShareRules: Readonly<
+  Record<string, { readonly rules: Rules; readonly ranks: Ranks; readonly faults: number }>
+> = {
+  'free after the first reader': {
+    rules: {
+      ...shippedRules,
+      lease: (state, event, now, context) =>
+        stepLease(
+          state,
+          'share' in event ? { ...event, share: { ...event.share, count: 1 } } : event,
+          ...([now, context] as const),
+        ),
+    },
+    ranks: { producer: 1, consumer: 2 },
+    faults: 0,
+  },
+  'loaded with the first share': {
+    rules: {
+      ...shippedRules,
+      load: (state, event, now, context) =>
+        stepLoad(
+          event.kind === 'part-done' && state.kind === 'waiting'
+            ? { ...state, openCount: 1 }
+            : state,
+          ...([event, now, context] as const),
+        ),
+    },
+    ranks: { producer: 2, consumer: 1 },
+    faults: 0,
+  },
+  'failed with the first share': {
+    rules: {
+      ...shippedRules,
+      load: (state, event, now, context) =>
+        stepLoad(
+          event.kind === 'part-failed' && state.kind === 'waiting'
+            ? { ...state, openCount: 1 }
+            : state,
+          ...([event, now, context] as const),
+        ),
+    },
+    ranks: { producer: 2, consumer: 1 },
+    faults: 1,
   },
 }

@@ -6,15 +6,34 @@ import type { Instant } from '@kvferry/connector-api'
 import type { ConnectionState } from '../../src/connection-state.ts'
 import type {
   ConsumerRequestState,
-  ProducerRequestState,
   LoadOutcome,
+  LoadState,
+  ProducerRequestState,
 } from '@kvferry/connector-api/protocol'
 import type { LeaseAnswer } from '../../src/messages.ts'
-import type { LeaseEvent, LeaseState, Reader } from '../../src/lease-state.ts'
-import type { LoadState } from '../../src/load-state.ts'
+import type { LeaseEvent, LeaseState, Reader, Share } from '../../src/lease-state.ts'
+import type { ReadState } from '../../src/read-state.ts'
 
 export type ProducerName = 'p0' | 'p1'
 export type ConsumerName = 'd0' | 'd1'
+
+/**
+ * Ranks of each producer and of each consumer: one of the two is 1, so that a pair of ranks that share heads
+ * (one READ of a load) has one number, the rank on the side that has several.
+ */
+export interface Ranks {
+  readonly producer: number
+  readonly consumer: number
+}
+
+export const pairsOf = ({ producer, consumer }: Ranks): number[] =>
+  Array.from({ length: Math.max(producer, consumer) }, (_, pair) => pair)
+
+/** The ranks of a pair. */
+export const producerRankOf = ({ producer }: Ranks, pair: number): number =>
+  producer > 1 ? pair : 0
+export const consumerRankOf = ({ consumer }: Ranks, pair: number): number =>
+  consumer > 1 ? pair : 0
 
 /** What the producer's scheduler half has yet to tell its worker half. */
 export type ProducerEntry =
@@ -23,9 +42,16 @@ export type ProducerEntry =
 
 export interface ProducedRequest {
   request: ProducerRequestState
-  /** Null once the worker half has forgotten it. */
-  lease: LeaseState | null
+  /** By rank. */
+  readonly leases: Lease[]
   blocks: readonly number[]
+  /** Ranks that have reported its end; the engine acts on it when all have. */
+  sentCount: number
+}
+
+export interface Lease {
+  /** Null once the worker half has forgotten it. */
+  state: LeaseState | null
   timerAt: Instant | null
 }
 
@@ -49,9 +75,13 @@ export interface ConsumedRequest {
   readonly remoteBlocks: readonly number[]
   readonly blocks: readonly number[]
   request: ConsumerRequestState
-  load: LoadState | null
+  /** By rank; null before its load has begun. */
+  readonly loads: (LoadState | null)[]
+  /** By pair; null before. */
+  readonly reads: (ReadState | null)[]
   outbox: ConsumerEntry[]
-  reports: LoadOutcome[]
+  /** By rank; the engine hears of its end when each has one. */
+  readonly reports: LoadOutcome[][]
 }
 
 export interface ConnectionRecord {
@@ -64,15 +94,17 @@ export interface ConnectionRecord {
 
 export interface ConsumerState {
   life: number
-  memory: string[]
+  /** By pair, the part of each block that it reads. */
+  readonly memory: string[][]
   requests: Record<string, ConsumedRequest>
-  /** By producer and the life that a handoff names. */
+  /** By producer, the life that a handoff names, and the pair. */
   connections: Record<string, ConnectionRecord>
 }
 
 export interface OpenTransfer {
   readonly consumer: ConsumerName
   readonly job: string
+  readonly pair: number
   readonly producer: ProducerName
   readonly producerLife: number
   /** Of the blocks, in order. */
@@ -88,26 +120,35 @@ export type Message =
       readonly kind: 'question'
       readonly consumer: ConsumerName
       readonly job: string
+      readonly pair: number
       readonly producer: ProducerName
       readonly producerLife: number
       readonly reader: Reader
+      readonly share: Share
       readonly sentAt: Instant
     }
   | {
       readonly kind: 'answer'
       readonly consumer: ConsumerName
       readonly job: string
+      readonly pair: number
       readonly producer: ProducerName
       readonly answer: LeaseAnswer
       readonly sentAt: Instant
     }
   /** A question that was lost: the consumer hears nothing. */
-  | { readonly kind: 'silence'; readonly consumer: ConsumerName; readonly job: string }
+  | {
+      readonly kind: 'silence'
+      readonly consumer: ConsumerName
+      readonly job: string
+      readonly pair: number
+    }
   /** News for a lease: a notification, or a release over the side channel. */
   | {
       readonly kind: 'news'
       readonly event: Extract<LeaseEvent, { kind: 'read-done' | 'release' }>
       readonly job: string
+      readonly pair: number
       readonly producer: ProducerName
       readonly producerLife: number
     }
@@ -116,6 +157,7 @@ export type Message =
       readonly kind: 'completion'
       readonly consumer: ConsumerName
       readonly job: string
+      readonly pair: number
       readonly isDone: boolean
     }
   | { readonly kind: 'association-end'; readonly consumer: ConsumerName; readonly key: string }
@@ -129,6 +171,7 @@ export interface Handoff {
 }
 
 export interface ClusterState {
+  readonly ranks: Ranks
   now: Instant
   faultsLeft: number
   abortsLeft: number
@@ -153,4 +196,5 @@ export function copy<T>(value: T): T {
 }
 
 export const contentOf = (job: string, producerLife: number): string => `${job}/${producerLife}`
-export const connectionKey = (producer: ProducerName, life: number): string => `${producer}/${life}`
+export const connectionKey = (producer: ProducerName, life: number, pair: number): string =>
+  `${producer}/${life}/${pair}`

@@ -3,14 +3,18 @@ import type {
   ConnectorFactory,
   FailedLoad,
   KvTransferParams,
+  RequestId,
   RequestView,
+  TransferAgent,
 } from '@kvferry/connector-api'
 import {
+  withListener,
   withoutLongTimers,
   wrapFactory,
   type WrongConnector,
 } from '@kvferry/connector-api/conformance'
 import { pull } from '../../src/index.ts'
+import { decodeReadDone } from '../../src/notification.ts'
 
 /** Changes the failures that a worker reports. */
 const withFailures = (change: (load: FailedLoad) => readonly FailedLoad[]): ConnectorFactory =>
@@ -149,6 +153,36 @@ const reportsTwiceAStep = wrapFactory(pull, {
   },
 })
 
+/** A lease is over when the first of its readers is. */
+function freesAfterFirstReader(): ConnectorFactory {
+  const readOf = new WeakMap<TransferAgent, Set<RequestId>>()
+  return wrapFactory(pull, {
+    workerComponents: (components) => {
+      const read = new Set<RequestId>()
+      const agent = withListener(components.agent, (listener) => ({
+        onNotifications(notifications) {
+          for (const { message } of notifications) read.add(decodeReadDone(message).requestId)
+          listener.onNotifications(notifications)
+          components.requestStep()
+        },
+      }))
+      readOf.set(agent, read)
+      return { ...components, agent }
+    },
+    worker: (worker, { agent }) => {
+      const told = new Set<RequestId>()
+      return {
+        getTransferResults(finished) {
+          const output = worker.getTransferResults(finished)
+          const sent = [...output.sent, ...readOf.get(agent)!].filter((id) => !told.has(id))
+          for (const id of sent) told.add(id)
+          return { ...output, sent: [...new Set(sent)] }
+        },
+      }
+    },
+  })
+}
+
 /** Whatever prompt a request has, it's taken for the one that its handoff names. */
 const believesTheDigest = wrapFactory(pull, {
   scheduler: (scheduler) => {
@@ -171,6 +205,16 @@ export const moreMutants: readonly WrongConnector[] = [
     name: 'a failed load names no block',
     clause: 'C6.1',
     factory: withFailures((load) => [{ ...load, blockIds: [new Uint32Array()] }]),
+  },
+  {
+    name: 'a share that failed is reported as good',
+    clause: 'C11.16',
+    factory: withFailures(() => []),
+  },
+  {
+    name: 'a lease is over with its first reader',
+    clause: 'C11.15',
+    factory: freesAfterFirstReader(),
   },
   { name: 'the manifest changes', clause: 'C1.1', factory: changingManifest() },
   { name: 'any option is accepted', clause: 'C1.2', factory: acceptsAnyOption },

@@ -159,9 +159,14 @@ test('#57661 two layers begin at one address and differ in length', async () => 
 
 test('#37333, #42895 TP sizes that are not the same', async () => {
   // Upstream: heads were mapped wrongly between ranks.
-  const pair = await createPair({ p: { tpSize: 2 } })
-  const request = pair.d.arrive('d-r0', 30, await pair.p.prefill('p-r0', prompt, 30))
-  expect(pair.d.matched(request)).toBe(0)
+  const pair = await createPair({ p: { tpSize: 4 }, d: { tpSize: 2, kvHeadCount: 4 } })
+  const request = await startLoad(pair)
+  await until(pair.world, () => request.outcome === 'loaded')
+  expect(await pair.d.isLoadedRight(request, prompt)).toBe(true)
+  // TP sizes of which neither is a multiple of the other are refused before anything is promised.
+  const odd = await createPair({ p: { tpSize: 3 }, d: { tpSize: 2 } })
+  const refused = odd.d.arrive('d-r0', 30, await odd.p.prefill('p-r0', prompt, 30))
+  expect(odd.d.matched(refused)).toBe(0)
 })
 
 test('#38935, #47871 a cache in another order', async () => {

@@ -92,7 +92,7 @@ async function connect({ d, p, world }: Awaited<ReturnType<typeof createPair>>) 
 
 const releaseOf = (id: string): Uint8Array => {
   const bytes = new TextEncoder().encode(id)
-  return Uint8Array.of(WIRE_VERSION, bytes.length, 0, ...bytes, 0, 0, 0, 0)
+  return Uint8Array.of(WIRE_VERSION, 0, 0, bytes.length, 0, ...bytes, 0, 0, 0, 0)
 }
 
 test('#41863 the handshake fails while requests wait for it', async () => {

@@ -1,11 +1,10 @@
 /** The consumer of the model: loads over registrations, as load-table.ts and part-table.ts carry them out. */
 import type { Instant } from '@kvferry/connector-api'
+import { stepLoad, type LoadEvent } from '@kvferry/connector-api/protocol'
 import {
   isRegistrationOver,
   stepRegistration,
-  stepLoad,
   type RegistrationEvent,
-  type LoadEvent,
 } from '@kvferry/connector-api/remote-writes'
 import type { Rules } from './rules.ts'
 import { error, fail, send, type ModelState } from './state.ts'
@@ -19,7 +18,7 @@ export function loadEvent(state: ModelState, rules: Rules, at: number, event: Lo
   job.load = next
   for (const effect of effects) {
     switch (effect.kind) {
-      case 'withdraw-parts':
+      case 'end-parts':
         for (const [index, { registration }] of job.pairs.entries()) {
           if (isRegistrationOver(registration)) continue
           registrationEvent(state, rules, at, index, { kind: 'withdraw', reason: effect.reason })
@@ -79,7 +78,7 @@ export function registrationEvent(
     state,
     rules,
     at,
-    next.kind === 'written' ? { kind: 'part-written' } : { kind: 'part-failed', error },
+    next.kind === 'written' ? { kind: 'part-done' } : { kind: 'part-failed', error },
   )
 }
 

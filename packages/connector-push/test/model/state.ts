@@ -1,6 +1,7 @@
 /** A state of the model: plain data. A job's prompt has two chunks; a pair is one producer rank of a job. */
 import type { AnyConnectorError } from '@kvferry/connector-api'
-import type { LoadState, RegistrationState, WriteState } from '@kvferry/connector-api/remote-writes'
+import type { LoadState } from '@kvferry/connector-api/protocol'
+import type { RegistrationState, WriteState } from '@kvferry/connector-api/remote-writes'
 import type { SourceState } from '../../src/source-state.ts'
 
 export const chunkCount = 2

@@ -26,7 +26,7 @@ from .param_fields import (
     text,
 )
 
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 #: Bounds of connector-api (`limits`) and connector-pull (`pullLimits`), by the same meaning.
 ID_SIZE_BYTES_MAX = 256
 HOST_SIZE_BYTES_MAX = 255
@@ -212,7 +212,9 @@ def _parse_handoff(
         raise InvalidField("transfer_mode")
     if as_integer(params.get("wire_version")) != WIRE_VERSION:
         raise InvalidField("wire_version")
-    if integer(params, "tp_size", 1, TP_SIZE_MAX) != tp_size:
+    remote_tp_size = integer(params, "tp_size", 1, TP_SIZE_MAX)
+    # Whole numbers of one side's ranks must make one of the other's.
+    if remote_tp_size % tp_size != 0 and tp_size % remote_tp_size != 0:
         raise InvalidField("tp_size")
     remote = Remote(
         engine_id=text(params, "remote_engine_id", ID_SIZE_BYTES_MAX),
@@ -238,5 +240,7 @@ def _parse_handoff(
     if len(block_ids) != -(-token_count // remote_block_tokens):
         raise InvalidField("remote_block_ids")
     lease_deadline_ms = instant_ms(params, "remote_lease_deadline_ms")
-    hex_bytes(params, "remote_signature", tp_size * SIGNATURE_SIZE_BYTES)
-    return Handoff(remote, block_ids, prompt, remote_block_tokens, tp_size, lease_deadline_ms)
+    hex_bytes(params, "remote_signature", remote_tp_size * SIGNATURE_SIZE_BYTES)
+    return Handoff(
+        remote, block_ids, prompt, remote_block_tokens, remote_tp_size, lease_deadline_ms
+    )

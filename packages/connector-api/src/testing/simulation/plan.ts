@@ -46,7 +46,14 @@ export interface PlannedFault {
 
 /** What the engines are like, as far as the connector's manifest allows it. */
 export interface ClusterShape {
+  /** Ranks of each engine where TP sizes must be equal. */
   readonly tpSize: number
+  /** And where they need not be; null: these are equal too. */
+  readonly mapped: {
+    readonly producerTpSize: number
+    readonly consumerTpSize: number
+    readonly layout: string
+  } | null
   readonly consumerBlockTokens: number
   /** Blocks go through host memory. */
   readonly isStaged: boolean
@@ -115,14 +122,30 @@ export function planSimulation(seed: number): SimulationPlan {
   }
 }
 
+const mappedSizes = [
+  [2, 1],
+  [1, 2],
+  [4, 2],
+  [2, 4],
+] as const
+
 function planShape(seed: number): ClusterShape {
   const random = createSeededRandom(seed).fork('shape')
   return {
     tpSize: random.chance(0.2) ? 2 : 1,
+    mapped: planRanks(seed),
     consumerBlockTokens: random.chance(0.2) ? 8 : 4,
     hasTurns: random.chance(0.3),
     isStaged: random.chance(0.15),
   }
+}
+
+function planRanks(seed: number): ClusterShape['mapped'] {
+  const random = createSeededRandom(seed).fork('ranks')
+  if (!random.chance(0.2)) return null
+  const [producerTpSize, consumerTpSize] = mappedSizes[random.integer(mappedSizes.length)]!
+  const layout = random.chance(0.3) ? 'LBNHC' : 'LBHNC'
+  return { producerTpSize, consumerTpSize, layout }
 }
 
 function planJob(random: SeededRandom, index: number, lengthMs: number): PlannedJob {

@@ -47,7 +47,7 @@ export async function runSimulation(
   plan: SimulationPlan,
 ): Promise<SimulationResult> {
   const { factory, boundMs } = target
-  const { tpSize, blockTokens, hasTurns } = shapeOf(target, plan)
+  const { ranks, producer, consumer, hasTurns } = shapeOf(target, plan)
   const { options = {}, nextTurnOptions = options } = target
   const { freeMode, loadFailurePolicy, blockCount, stepTokenCountMax, skew, times, seed } = plan
   const heard = new RecentNotifications()
@@ -60,7 +60,7 @@ export async function runSimulation(
     engines: {
       options: hasTurns ? nextTurnOptions : options,
       config: (plan.shape.isStaged && target.stagingConfig) || {},
-      tpSize,
+      ...ranks,
       freeMode,
       loadFailurePolicy,
       blockCount,
@@ -68,7 +68,10 @@ export async function runSimulation(
       idleStepMs,
       wrapAgent: (agent) => heard.tap(agent),
     },
-    engine: Object.fromEntries(consumers.map((name) => [name, { blockTokens }])),
+    engine: Object.fromEntries([
+      ...producers.map((name) => [name, producer] as const),
+      ...consumers.map((name) => [name, consumer] as const),
+    ]),
   })
   const { clock } = cluster.world
   let endMs = 0
@@ -92,10 +95,20 @@ export async function runSimulation(
 /** The plan's shape, as far as the manifest allows it. */
 function shapeOf({ factory }: SimulationTarget, { shape }: SimulationPlan) {
   const { tensorParallel, supportsDifferentBlockSizes, isBidirectional } = factory.capabilities
+  const mapped = tensorParallel === 'mapped' ? shape.mapped : null
+  const tpSize = tensorParallel === 'single' ? 1 : shape.tpSize
+  const blockTokens = supportsDifferentBlockSizes ? shape.consumerBlockTokens : defaultBlockTokens
+  const hasTurns = isBidirectional && shape.hasTurns
+  if (mapped === null) {
+    return { ranks: { tpSize }, producer: {}, consumer: { blockTokens }, hasTurns }
+  }
+  const { producerTpSize, consumerTpSize, layout } = mapped
   return {
-    tpSize: tensorParallel === 'single' ? 1 : shape.tpSize,
-    blockTokens: supportsDifferentBlockSizes ? shape.consumerBlockTokens : defaultBlockTokens,
-    hasTurns: isBidirectional && shape.hasTurns,
+    // Together their ranks hold the same heads.
+    ranks: { kvHeadCount: Math.max(producerTpSize, consumerTpSize), layout },
+    producer: { tpSize: producerTpSize },
+    consumer: { tpSize: consumerTpSize, blockTokens },
+    hasTurns,
   }
 }
 

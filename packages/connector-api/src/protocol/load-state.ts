@@ -1,21 +1,17 @@
 /**
- * One load on the consumer, as a pure machine over its registrations (one per producer rank that writes
- * into it): all written, and it is loaded; one failed, and the others are withdrawn; it is reported only
- * when none is open any more, since until then its blocks may be written into. Called by load-table.ts.
+ * One load on the consumer, as a pure machine over its parts, one for each producer rank that has some of its
+ * heads (READs of this rank's, or registrations for WRITEs): all done, and it is loaded; one failed, and the
+ * others are ended; it is reported only when none is open any more, since until then its blocks may be
+ * written into.
  */
 import { assertNever, type AnyConnectorError } from '../index.ts'
-import {
-  checked,
-  refuse,
-  type LoadOutcome,
-  type Step,
-  type TransitionTable,
-} from '../protocol/index.ts'
+import type { LoadOutcome } from './load-results.ts'
+import { checked, refuse, type Step, type TransitionTable } from './transition-table.ts'
 
 export type LoadState =
   | {
       readonly kind: 'waiting'
-      /** Registrations that have not ended. */
+      /** Parts that have not ended. */
       readonly openCount: number
       readonly failure: AnyConnectorError | null
       readonly isAborted: boolean
@@ -25,7 +21,7 @@ export type LoadState =
   | { readonly kind: 'ended'; readonly outcome: LoadOutcome }
 
 export type LoadEvent =
-  | { readonly kind: 'part-written' }
+  | { readonly kind: 'part-done' }
   | { readonly kind: 'part-failed'; readonly error: AnyConnectorError }
   | { readonly kind: 'abort'; readonly reason: AnyConnectorError }
   | { readonly kind: 'deadline'; readonly error: AnyConnectorError }
@@ -33,13 +29,13 @@ export type LoadEvent =
   | { readonly kind: 'finish-end'; readonly error: AnyConnectorError | null }
 
 export type LoadEffect =
-  | { readonly kind: 'withdraw-parts'; readonly reason: AnyConnectorError }
+  | { readonly kind: 'end-parts'; readonly reason: AnyConnectorError }
   | { readonly kind: 'finish' }
   | { readonly kind: 'report'; readonly outcome: LoadOutcome }
 
 export const loadTransitions: TransitionTable<LoadState['kind'], LoadEvent['kind']> = {
   waiting: {
-    'part-written': ['waiting', 'finishing', 'ended'],
+    'part-done': ['waiting', 'finishing', 'ended'],
     'part-failed': ['waiting', 'ended'],
     abort: ['waiting'],
     deadline: ['waiting'],
@@ -75,21 +71,21 @@ function step(state: LoadState, event: LoadEvent): LoadStep {
 function stepWaiting(state: Waiting, event: LoadEvent): LoadStep {
   const openCount = state.openCount - 1
   switch (event.kind) {
-    case 'part-written':
+    case 'part-done':
       return partEnd({ ...state, openCount })
     case 'part-failed': {
       const failure = state.failure ?? event.error
       const after = partEnd({ ...state, openCount, failure })
       if (state.failure !== null || openCount === 0) return after
-      return { ...after, effects: [{ kind: 'withdraw-parts', reason: event.error }] }
+      return { ...after, effects: [{ kind: 'end-parts', reason: event.error }] }
     }
     case 'abort':
       return {
         state: { ...state, isAborted: true },
-        effects: [{ kind: 'withdraw-parts', reason: event.reason }],
+        effects: [{ kind: 'end-parts', reason: event.reason }],
       }
     case 'deadline':
-      return { state, effects: [{ kind: 'withdraw-parts', reason: event.error }] }
+      return { state, effects: [{ kind: 'end-parts', reason: event.error }] }
     case 'finish-end':
       return refuse(machine, state, event)
     default:
@@ -117,7 +113,7 @@ function stepFinishing(
     case 'finish-end':
       if (state.isAborted) return end({ kind: 'aborted' })
       return end(event.error === null ? { kind: 'loaded' } : { kind: 'failed', error: event.error })
-    case 'part-written':
+    case 'part-done':
     case 'part-failed':
       return refuse(machine, state, event)
     default:

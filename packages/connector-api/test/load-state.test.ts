@@ -1,12 +1,7 @@
-import { ConnectorError, type AnyConnectorError, type Instant } from '@kvferry/connector-api'
-import { testMachine } from '@kvferry/connector-api/conformance'
 import { expect, test } from 'vitest'
-import {
-  loadTransitions,
-  stepLoad,
-  type LoadEvent,
-  type LoadState,
-} from '@kvferry/connector-api/remote-writes'
+import { testMachine } from '../src/conformance/index.ts'
+import { ConnectorError, type AnyConnectorError, type Instant } from '../src/index.ts'
+import { loadTransitions, stepLoad, type LoadEvent, type LoadState } from '../src/protocol/index.ts'
 
 const now = 1_000 as Instant
 const errorOf = (what: string): AnyConnectorError =>
@@ -32,7 +27,7 @@ testMachine('load', {
     ended: { kind: 'ended', outcome: { kind: 'loaded' } },
   } as Record<string, LoadState>,
   events: {
-    written: { kind: 'part-written' },
+    done: { kind: 'part-done' },
     failed: { kind: 'part-failed', error: second },
     abort: { kind: 'abort', reason: second },
     deadline: { kind: 'deadline', error: second },
@@ -42,41 +37,41 @@ testMachine('load', {
   show: (effect) => (effect.kind === 'report' ? effect.outcome.kind : effect.kind),
   expected: {
     'waiting for two': {
-      written: 'waiting:',
-      failed: 'waiting: withdraw-parts',
-      abort: 'waiting: withdraw-parts',
-      deadline: 'waiting: withdraw-parts',
+      done: 'waiting:',
+      failed: 'waiting: end-parts',
+      abort: 'waiting: end-parts',
+      deadline: 'waiting: end-parts',
     },
     'waiting for the last': {
-      written: 'finishing: finish',
+      done: 'finishing: finish',
       failed: 'ended: failed',
-      abort: 'waiting: withdraw-parts',
-      deadline: 'waiting: withdraw-parts',
+      abort: 'waiting: end-parts',
+      deadline: 'waiting: end-parts',
     },
     'failed, one open': {
-      // It was written before its withdrawal came: half of the bytes are still missing.
-      written: 'ended: failed',
+      // It was done before its end came: half of the bytes are still missing.
+      done: 'ended: failed',
       failed: 'ended: failed',
-      abort: 'waiting: withdraw-parts',
-      deadline: 'waiting: withdraw-parts',
+      abort: 'waiting: end-parts',
+      deadline: 'waiting: end-parts',
     },
     'failed, two open': {
-      written: 'waiting:',
+      done: 'waiting:',
       failed: 'waiting:',
-      abort: 'waiting: withdraw-parts',
-      deadline: 'waiting: withdraw-parts',
+      abort: 'waiting: end-parts',
+      deadline: 'waiting: end-parts',
     },
     'aborted, one open': {
-      written: 'ended: aborted',
+      done: 'ended: aborted',
       failed: 'ended: aborted',
-      abort: 'waiting: withdraw-parts',
-      deadline: 'waiting: withdraw-parts',
+      abort: 'waiting: end-parts',
+      deadline: 'waiting: end-parts',
     },
     'aborted and failed, one open': {
-      written: 'ended: aborted',
+      done: 'ended: aborted',
       failed: 'ended: aborted',
-      abort: 'waiting: withdraw-parts',
-      deadline: 'waiting: withdraw-parts',
+      abort: 'waiting: end-parts',
+      deadline: 'waiting: end-parts',
     },
     finishing: {
       abort: 'finishing:',
@@ -96,7 +91,7 @@ testMachine('load', {
 
 test('a load of two ranks fails with its first failure, once, when the other has ended (55)', () => {
   const one = stepLoad(waiting(2, null), { kind: 'part-failed', error: first }, now, undefined)
-  expect(one.effects).toEqual([{ kind: 'withdraw-parts', reason: first }])
+  expect(one.effects).toEqual([{ kind: 'end-parts', reason: first }])
   const two = stepLoad(one.state, { kind: 'part-failed', error: second }, now, undefined)
   expect(two.effects).toEqual([{ kind: 'report', outcome: { kind: 'failed', error: first } }])
 })

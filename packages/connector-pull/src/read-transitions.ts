@@ -1,11 +1,11 @@
 /**
- * The load machine's transitions as data. The runtime check and the test of "every other event is
+ * The read machine's transitions as data. The runtime check and the test of "every other event is
  * refused" read the same table. Entries that lead only to their own state are late events, ignored.
  */
 import type { TransitionTable } from '@kvferry/connector-api/protocol'
-import type { LoadEvent, LoadState } from './load-types.ts'
+import type { ReadEvent, ReadState } from './read-types.ts'
 
-const ignoredAnswers = <S extends LoadState['kind']>(state: S) =>
+const ignoredAnswers = <S extends ReadState['kind']>(state: S) =>
   ({
     'lease-grant': [state],
     'lease-complete': [state],
@@ -14,7 +14,7 @@ const ignoredAnswers = <S extends LoadState['kind']>(state: S) =>
     'peer-fail': [state],
   }) as const
 
-export const loadTransitions: TransitionTable<LoadState['kind'], LoadEvent['kind']> = {
+export const readTransitions: TransitionTable<ReadState['kind'], ReadEvent['kind']> = {
   connecting: {
     'peer-ready': ['posting'],
     'peer-ready-staged': ['requesting'],

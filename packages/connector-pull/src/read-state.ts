@@ -1,12 +1,12 @@
 /**
- * One load on the consumer's worker half, as a pure machine: wait for the connection, post the READ and
+ * One producer rank's share of a load on the consumer's worker half, as a pure machine: wait for the connection, post the READ and
  * ask the producer for the lease at the same time, and judge at the end. Two rules decide everything:
  *
- * - Nothing is reported before the READ has a final status: until then it may write into the blocks.
+ * - It has no end before the READ has a final status: until then it may write into the blocks.
  * - The bytes are good only if the producer held the blocks all the time that the READ ran: either a
  *   lease granted to this load has not run out yet, or the producer, asked after the READ, says so.
  *
- * Called by consumer-worker.ts, which performs the effects in order.
+ * Called by read-table.ts, which performs the effects in order.
  */
 import {
   ConnectorError,
@@ -18,26 +18,26 @@ import {
   type TransferTimes,
 } from '@kvferry/connector-api'
 import { checked, refuse, type Step, type LoadOutcome } from '@kvferry/connector-api/protocol'
-import { loadTransitions } from './load-transitions.ts'
-import type { Grant, LoadEffect, LoadEvent, LoadState } from './load-types.ts'
+import { readTransitions } from './read-transitions.ts'
+import type { Grant, ReadEffect, ReadEvent, ReadState } from './read-types.ts'
 
-export type { Grant, LoadEffect, LoadEvent, LoadState } from './load-types.ts'
+export type { Grant, ReadEffect, ReadEvent, ReadState } from './read-types.ts'
 
-type LoadStep = Step<LoadState, LoadEffect>
-type Reading = Extract<LoadState, { kind: 'reading' | 'overdue' }>
-type Draining = Extract<LoadState, { kind: 'draining' | 'draining-overdue' }>
-type ReadDone = Extract<LoadState, { kind: 'awaiting-grant' | 'checking' }>
+type ReadStep = Step<ReadState, ReadEffect>
+type Reading = Extract<ReadState, { kind: 'reading' | 'overdue' }>
+type Draining = Extract<ReadState, { kind: 'draining' | 'draining-overdue' }>
+type ReadDone = Extract<ReadState, { kind: 'awaiting-grant' | 'checking' }>
 
-const machine = 'load'
+const machine = 'read'
 const always = Infinity as Instant
 
-const stay = (state: LoadState): LoadStep => ({ state, effects: [] })
+const stay = (state: ReadState): ReadStep => ({ state, effects: [] })
 
 function end(
   outcome: LoadOutcome,
   times: TransferTimes | null,
-  ...before: readonly LoadEffect[]
-): LoadStep {
+  ...before: readonly ReadEffect[]
+): ReadStep {
   return {
     state: { kind: 'ended', outcome, times },
     effects: [...before, { kind: 'report', outcome }],
@@ -54,7 +54,7 @@ const nothingRead = new ConnectorError(
 const loaded: LoadOutcome = { kind: 'loaded' }
 const aborted: LoadOutcome = { kind: 'aborted' }
 
-function step(state: LoadState, event: LoadEvent, now: Instant): LoadStep {
+function step(state: ReadState, event: ReadEvent, now: Instant): ReadStep {
   switch (state.kind) {
     case 'connecting':
     case 'posting':
@@ -79,9 +79,9 @@ function step(state: LoadState, event: LoadEvent, now: Instant): LoadStep {
 }
 
 function stepBeforeRead(
-  state: Extract<LoadState, { kind: 'connecting' | 'posting' }>,
-  event: LoadEvent,
-): LoadStep {
+  state: Extract<ReadState, { kind: 'connecting' | 'posting' }>,
+  event: ReadEvent,
+): ReadStep {
   switch (event.kind) {
     case 'peer-ready':
       return { state: { kind: 'posting' }, effects: [{ kind: 'post' }] }
@@ -113,9 +113,9 @@ function stepBeforeRead(
 }
 
 function stepRequesting(
-  state: Extract<LoadState, { kind: 'requesting' }>,
-  event: LoadEvent,
-): LoadStep {
+  state: Extract<ReadState, { kind: 'requesting' }>,
+  event: ReadEvent,
+): ReadStep {
   switch (event.kind) {
     case 'lease-grant':
       return { state: { kind: 'posting' }, effects: [{ kind: 'post' }] }
@@ -142,8 +142,8 @@ function stepRequesting(
   }
 }
 
-function stepReading(state: Reading, event: LoadEvent, now: Instant): LoadStep {
-  const withGrant = (grant: Grant): LoadStep => stay({ ...state, grant })
+function stepReading(state: Reading, event: ReadEvent, now: Instant): ReadStep {
+  const withGrant = (grant: Grant): ReadStep => stay({ ...state, grant })
   switch (event.kind) {
     case 'transfer-done':
       return judge(state.grant, event.times, now)
@@ -180,7 +180,7 @@ function stepReading(state: Reading, event: LoadEvent, now: Instant): LoadStep {
 }
 
 /** The READ is done: were the blocks held all the time? */
-function judge(grant: Grant, times: TransferTimes, now: Instant): LoadStep {
+function judge(grant: Grant, times: TransferTimes, now: Instant): ReadStep {
   switch (grant.kind) {
     case 'granted':
       return now < grant.validUntil ? end(loaded, times) : check(times)
@@ -195,12 +195,12 @@ function judge(grant: Grant, times: TransferTimes, now: Instant): LoadStep {
   }
 }
 
-const check = (times: TransferTimes): LoadStep => ({
+const check = (times: TransferTimes): ReadStep => ({
   state: { kind: 'checking', times },
   effects: [{ kind: 'ask' }],
 })
 
-function stepDraining(state: Draining, event: LoadEvent): LoadStep {
+function stepDraining(state: Draining, event: ReadEvent): ReadStep {
   switch (event.kind) {
     case 'transfer-done':
       return end(aborted, event.times)
@@ -226,7 +226,7 @@ function stepDraining(state: Draining, event: LoadEvent): LoadStep {
   }
 }
 
-function stepReadDone(state: ReadDone, event: LoadEvent, now: Instant): LoadStep {
+function stepReadDone(state: ReadDone, event: ReadEvent, now: Instant): ReadStep {
   const { times } = state
   const isDecisive = state.kind === 'checking'
   switch (event.kind) {
@@ -257,8 +257,8 @@ function stepReadDone(state: ReadDone, event: LoadEvent, now: Instant): LoadStep
 }
 
 /** Counted from when the question left: the producer counts from later, so this is never too long. */
-const validUntil = (event: Extract<LoadEvent, { kind: 'lease-grant' }>): Instant =>
+const validUntil = (event: Extract<ReadEvent, { kind: 'lease-grant' }>): Instant =>
   instantPlus(event.sentAt, event.durationMs - limits.leaseSafetyMarginMs)
 
 /** Pure. @throws InvariantError for an event that the state can't receive. */
-export const stepLoad = checked(machine, loadTransitions, step)
+export const stepRead = checked(machine, readTransitions, step)

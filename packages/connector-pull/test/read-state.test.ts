@@ -8,8 +8,8 @@ import {
 } from '@kvferry/connector-api'
 import { testMachine } from '@kvferry/connector-api/conformance'
 import { expect, test } from 'vitest'
-import { stepLoad, type LoadEvent, type LoadState } from '../src/load-state.ts'
-import { loadTransitions } from '../src/load-transitions.ts'
+import { stepRead, type ReadEvent, type ReadState } from '../src/read-state.ts'
+import { readTransitions } from '../src/read-transitions.ts'
 
 const now = 1_000 as Instant
 const later = 1_001 as Instant
@@ -26,13 +26,13 @@ const times: TransferTimes = {
 const error = new ConnectorError('ERR_KV_CLOSED', 'x', { what: 'x' }) as AnyConnectorError
 const margin = limits.leaseSafetyMarginMs
 
-const reading = (grant: Extract<LoadState, { kind: 'reading' }>['grant']): LoadState => ({
+const reading = (grant: Extract<ReadState, { kind: 'reading' }>['grant']): ReadState => ({
   kind: 'reading',
   transfer,
   grant,
 })
 
-const states: Record<string, LoadState> = {
+const states: Record<string, ReadState> = {
   connecting: { kind: 'connecting' },
   requesting: { kind: 'requesting' },
   posting: { kind: 'posting' },
@@ -51,7 +51,7 @@ const states: Record<string, LoadState> = {
   ended: { kind: 'ended', outcome: { kind: 'loaded' }, times },
 }
 
-const events: Record<string, LoadEvent> = {
+const events: Record<string, ReadEvent> = {
   'peer-ready': { kind: 'peer-ready' },
   'peer-ready-staged': { kind: 'peer-ready-staged' },
   'peer-fail': { kind: 'peer-fail', error },
@@ -90,10 +90,10 @@ const late = (state: string) => ({
   silence: `${state}:`,
 })
 
-testMachine('load', {
-  step: (state, event, at) => stepLoad(state, event, at, undefined),
+testMachine('read', {
+  step: (state, event, at) => stepRead(state, event, at, undefined),
   now,
-  table: loadTransitions as never,
+  table: readTransitions as never,
   states,
   events,
   show: (effect) => (effect.kind === 'report' ? effect.outcome.kind : effect.kind),
@@ -164,25 +164,25 @@ testMachine('load', {
 })
 
 test('a grant counts from when the question left, less the margin', () => {
-  const granted = stepLoad(
+  const granted = stepRead(
     states['reading, asked']!,
     { kind: 'lease-grant', sentAt: now, durationMs: 500 },
     (now + 300) as Instant,
     undefined,
   ).state
   const end = (at: number): string =>
-    stepLoad(granted, { kind: 'transfer-done', times }, (now + at) as Instant, undefined).state.kind
+    stepRead(granted, { kind: 'transfer-done', times }, (now + at) as Instant, undefined).state.kind
   expect(end(500 - margin - 1)).toBe('ended')
   expect(end(500 - margin)).toBe('checking')
 })
 
 test('that the producer heard of the READ’s end first is as good as a grant without end', () => {
-  const known = stepLoad(
+  const known = stepRead(
     states['reading, asked']!,
     { kind: 'lease-complete' },
     now,
     undefined,
   ).state
-  const end = stepLoad(known, { kind: 'transfer-done', times }, 1e9 as Instant, undefined)
+  const end = stepRead(known, { kind: 'transfer-done', times }, 1e9 as Instant, undefined)
   expect(end.effects).toEqual([{ kind: 'report', outcome: { kind: 'loaded' } }])
 })

@@ -1,7 +1,9 @@
-/** What the bodies of all messages of remote writes begin with, and fields that several have. */
+/** What the bodies of side-channel messages begin with, and fields that several have. */
 import { ConnectorError, WIRE_VERSION, limits } from '../index.ts'
-import { ByteReader, ByteWriter, protocolLimits } from '../protocol/index.ts'
+import { ByteReader, ByteWriter } from './bytes.ts'
+import { protocolLimits } from './limits.ts'
 
+/** A body whose first byte is WIRE_VERSION. */
 export const bodyWriter = (): ByteWriter =>
   new ByteWriter(limits.frameSizeBytesMax).u8(WIRE_VERSION)
 
@@ -19,12 +21,14 @@ export function bodyReader(body: Uint8Array, where: string, peer: string): ByteR
   return reader
 }
 
+/** @throws ConnectorError ERR_KV_MESSAGE_INVALID. */
 export function readRank(reader: ByteReader): number {
   const rank = reader.u16()
   if (rank >= protocolLimits.tpSizeMax) reader.fail(`rank ${rank}`)
   return rank
 }
 
+/** @throws ConnectorError ERR_KV_MESSAGE_INVALID. */
 export function readFlag(reader: ByteReader, name: string): boolean {
   const value = reader.u8()
   if (value > 1) reader.fail(`${name} ${value}`)

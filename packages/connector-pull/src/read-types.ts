@@ -1,5 +1,5 @@
 /**
- * The load machine's states, events and effects; load-state.ts says what follows from what.
+ * The read machine's states, events and effects; read-state.ts says what follows from what.
  */
 import type {
   AnyConnectorError,
@@ -17,7 +17,7 @@ export type Grant =
   /** The question or its answer was lost. */
   | { readonly kind: 'unanswered' }
 
-export type LoadState =
+export type ReadState =
   | { readonly kind: 'connecting' }
   /** The producer stages its blocks: its grant says that they can be read. */
   | { readonly kind: 'requesting' }
@@ -35,7 +35,7 @@ export type LoadState =
   | { readonly kind: 'checking'; readonly times: TransferTimes }
   | { readonly kind: 'ended'; readonly outcome: LoadOutcome; readonly times: TransferTimes | null }
 
-export type LoadEvent =
+export type ReadEvent =
   | { readonly kind: 'peer-ready' }
   /** The same, of a producer that stages its blocks. */
   | { readonly kind: 'peer-ready-staged' }
@@ -59,7 +59,7 @@ export type LoadEvent =
   | { readonly kind: 'lease-silence'; readonly error: AnyConnectorError }
   | { readonly kind: 'abort' }
 
-export type LoadEffect =
+export type ReadEffect =
   | { readonly kind: 'post' }
   /** Ask the producer for the lease; `lease-*` follows exactly once. */
   | { readonly kind: 'ask' }
