@@ -157,7 +157,7 @@ describe('compare, used wrongly: exit 2 and one line', () => {
   it('micro without a subject', async () => {
     const outcome = await runCommand(['micro'])
     expect(outcome.stderr).toBe(
-      'kvferry-bench: micro: name what to measure, one of: --agent, --router, --history\n',
+      'kvferry-bench: micro: name what to measure, one of: --agent, --router, --history, --paths\n',
     )
     expect(outcome.exitCode).toBe(2)
   })
