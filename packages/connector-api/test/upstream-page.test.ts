@@ -11,8 +11,8 @@ import { connectorClauses } from '../src/conformance/connector-clauses.ts'
 import { knownDefects, upstreamTests } from './upstream-tests.ts'
 
 const root = fileURLToPath(new URL('../../..', import.meta.url))
-const folders = ['connector-pull', 'connector-push', 'reference-engine'].map((name) =>
-  join('packages', name, 'test'),
+const folders = ['connector-api', 'connector-pull', 'connector-push', 'reference-engine'].map(
+  (name) => join('packages', name, 'test'),
 )
 
 interface NamedTest {
