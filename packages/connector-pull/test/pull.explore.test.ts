@@ -50,7 +50,6 @@ const scopes: Readonly<Record<string, Bounds>> = {
     jobs: { B: job('p0', 'd0') },
     ranks: { producer: 1, consumer: 2 },
     aborts: 1,
-    seconds: 3,
   },
   'two jobs of one producer, for one consumer': {
     ...none,
@@ -81,6 +80,13 @@ const deepScopes: Readonly<Record<string, Bounds>> = {
     jobs: { B: job('p0', 'd0') },
     ranks: { producer: 2, consumer: 1 },
     faults: 1,
+    seconds: 3,
+  },
+  'one producer rank for two: given up at any point, over a whole lease': {
+    ...none,
+    jobs: { B: job('p0', 'd0') },
+    ranks: { producer: 1, consumer: 2 },
+    aborts: 1,
     seconds: 3,
   },
   'one producer rank for two: one handoff, used by two consumers': {
