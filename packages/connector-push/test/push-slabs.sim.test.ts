@@ -5,6 +5,6 @@ import { simulationTarget } from './simulation-target.ts'
 runConnectorSimulation('push-slabs', {
   ...simulationTarget,
   path: 'slabs',
-  seedCount: 20,
+  seedCount: 40,
   endings: ['loaded', 'computed', 'ERR_KV_TRANSFER_FAILED', 'ERR_KV_DEADLINE'],
 })
