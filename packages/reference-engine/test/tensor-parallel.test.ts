@@ -53,7 +53,7 @@ describe('prefill and decode with two ranks each', () => {
       .toMatchObject({ owned: 0, leased: 0, quarantined: 0 })
     expect((await statsOf(pair.decode)).blocks).toMatchObject({ owned: 0, quarantined: 0 })
     const peer = await (await fetch(`${pair.prefill.url}/kvferry/v1/peer`)).json()
-    expect(peer).toMatchObject({ tpSize: 2, tensorParallel: 'equal' })
+    expect(peer).toMatchObject({ tpSize: 2, tensorParallel: 'mapped' })
   })
 
   it('fail a load that one rank could not read, and recompute it', async () => {
@@ -68,19 +68,23 @@ describe('prefill and decode with two ranks each', () => {
   })
 })
 
-it('one rank against two with pull: the prompt is computed on D', async () => {
-  const [one, two] = [await startPair({ ...settings, tp: 1 }), await startPair(settings)]
+it('one rank for two with pull: each rank reads its heads, and the text is the same', async () => {
+  const fabric = createFabric()
+  const shared = { ...inlineOptions(fabric), ...settings, connector: 'pull' }
+  const prefill = await startEngine({ ...shared, role: 'prefill', engineId: 'p0', tp: 1 })
+  const decode = await startEngine({ ...shared, role: 'decode', engineId: 'd0' })
   try {
-    const prompt = promptOf(60)
-    const params = await prefillOf(one, prompt)
-    const body = { prompt, max_tokens: maxTokens }
-    const plain = await complete(two.decode, body)
-    const answer = await complete(two.decode, { ...body, kv_transfer_params: params })
-    expect(answer.text).toBe(plain.text)
-    expect(answer.kvferry).toMatchObject({ load: null })
+    const body = { prompt: promptOf(60), max_tokens: maxTokens }
+    const params = await prefillOf({ prefill }, body.prompt)
+    const answer = await complete(decode, { ...body, kv_transfer_params: params })
+    expect(answer.text).toBe((await complete(prefill, body)).text)
+    expect(answer.kvferry).toMatchObject({
+      load: { outcome: 'loaded', bytes: 4 * settings.blockSize * 1_024 },
+      verification: { blocksLoaded: 4, mismatchedBlocks: 0 },
+    })
   } finally {
-    await one.close()
-    await two.close()
+    await decode.close()
+    await prefill.close()
   }
 })
 

@@ -76,7 +76,10 @@ export async function complete(
 }
 
 /** What P hands over for this prompt. */
-export async function prefillOf(pair: Pair, prompt: string): Promise<Record<string, unknown>> {
+export async function prefillOf(
+  pair: Pick<Pair, 'prefill'>,
+  prompt: string,
+): Promise<Record<string, unknown>> {
   const { kvTransferParams } = await complete(pair.prefill, {
     prompt,
     max_tokens: 1,
