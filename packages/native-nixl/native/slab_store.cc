@@ -1,8 +1,10 @@
 #include "slab_store.h"
 
 #include <cstring>
+#include <mutex>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "limits.h"
 
@@ -21,6 +23,15 @@ SlabToken randomToken() {
     std::memcpy(token.data() + i, &word, sizeof word);
   }
   return token;
+}
+
+/** A peer's transfer under way finds the address by itself: the pages must stay what they are. */
+void pinForEver(MemoryPin pin) {
+  // Never destroyed, and reachable, so that leak checkers see intent.
+  static auto* mutex = new std::mutex;
+  static auto* pins = new std::vector<MemoryPin>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  pins->push_back(std::move(pin));
 }
 
 }  // namespace
@@ -65,19 +76,6 @@ uint8_t* SlabStore::takeMirror() {
   freeMirrors_.pop_back();
   return mirror;
 }
-
-namespace {
-
-/** A peer's transfer under way finds the address by itself: the pages must stay what they are. */
-void pinForEver(MemoryPin pin) {
-  static std::mutex mutex;
-  // Never destroyed, and reachable, so that leak checkers see intent.
-  static auto* pins = new std::vector<MemoryPin>;
-  std::lock_guard<std::mutex> lock(mutex);
-  pins->push_back(std::move(pin));
-}
-
-}  // namespace
 
 void SlabStore::close(bool isLeaked) {
   if (list_) api_.deregister_mem(agent_, list_.get(), nullptr);
