@@ -33,11 +33,11 @@ const scopes: Readonly<Record<string, Bounds>> = {
     jobs: { B: job('p0', 'd0', 'd1') },
     seconds: 1,
   },
-  'two producer ranks for one: one job, one fault at any point': {
+  'two producer ranks for one: given up at any point': {
     ...none,
     jobs: { B: job('p0', 'd0') },
     ranks: { producer: 2, consumer: 1 },
-    faults: 1,
+    aborts: 1,
   },
   'one producer rank for two: one job, one fault at any point': {
     ...none,

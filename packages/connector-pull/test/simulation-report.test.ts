@@ -22,7 +22,8 @@ test('a failing seed tells how to repeat it, what is left of its plan, and what 
 })
 
 test('a connector that behaves differently in a second run is found out', async () => {
-  const plans = Array.from({ length: 50 }, (_, index) => planSimulation(index + 1))
+  // Of those that are run twice.
+  const plans = Array.from({ length: 100 }, (_, index) => planSimulation(5 * (index + 1)))
   const { seed } = plans.find(({ faults }) => faults.length === 0)!
   let engineCount = 0
   const factory = wrapFactory(pull, {
