@@ -1,7 +1,7 @@
 /**
  * `kvferry check-config FILE`: everything that an engine would refuse at its start, without starting one.
- * The connector's own options can be judged only by the connector, so it is loaded from the working
- * directory's installation.
+ * The connector's own options can be judged only by the connector, so it is loaded: from the working
+ * directory's installation, or else from the one that this command is part of.
  */
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
@@ -26,17 +26,22 @@ import {
   type JsonOption,
 } from './report.ts'
 
-/** Resolved as a program in that directory would resolve it. */
+/** Resolved as a program in that directory would resolve it, or else as this package does. */
 async function importFrom(directory: string, name: string): Promise<unknown> {
-  const { resolve } = createRequire(join(directory, 'kvferry-check-config.js'))
-  let path: string
-  try {
-    path = resolve(name)
-  } catch (cause) {
-    const message = `Cannot find package '${name}'`
-    throw Object.assign(new Error(message, { cause }), { code: 'ERR_MODULE_NOT_FOUND' })
+  const origins = [join(directory, 'kvferry-check-config.js'), import.meta.url]
+  let cause: unknown
+  for (const origin of origins) {
+    let path: string
+    try {
+      path = createRequire(origin).resolve(name)
+    } catch (error) {
+      cause = error
+      continue
+    }
+    return import(pathToFileURL(path).href)
   }
-  return import(pathToFileURL(path).href)
+  const message = `Cannot find package '${name}'`
+  throw Object.assign(new Error(message, { cause }), { code: 'ERR_MODULE_NOT_FOUND' })
 }
 
 type Fields = Readonly<Record<string, unknown>>
