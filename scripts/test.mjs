@@ -65,18 +65,18 @@ function native(sanitizer) {
 }
 
 /** What `KVFERRY_TEST_VLLM=1` runs of real vLLM, so that a whole run keeps to its time; `all` runs the rest too. */
-const vllmScenarios = ['equal', 'push', 'faults']
+const vllmScenarios = ['equal', 'push']
 
 /** Real vLLM: 1.1 GB to download the first time, so only where it's asked for. */
 async function vllm() {
   const wish = process.env.KVFERRY_TEST_VLLM
   if (wish !== '1' && wish !== 'all') {
-    const reason = 'real vLLM: set KVFERRY_TEST_VLLM=1 (2.8 GB in the cache folder, 4 minutes)'
+    const reason = 'real vLLM: set KVFERRY_TEST_VLLM=1 (2.8 GB in the cache folder, 3 minutes)'
     return { passed: 0, failed: [], skipped: [reason] }
   }
   const names = wish === 'all' ? [] : vllmScenarios
   const left =
-    names.length === 0 ? [] : ['real vLLM: two servers, push with faults: `npm run test:vllm`']
+    names.length === 0 ? [] : ['real vLLM: killed hosts, two servers: `npm run test:vllm`']
   const args = [join(root, 'scripts', 'vllm-test.mjs'), '--no-setup', ...names]
   const { code, output } = await run(process.execPath, args, { cwd: root, env, tee: true })
   const result = resultOfVllm(code, output)
@@ -161,15 +161,14 @@ const gates = {
 /**
  * Gates of one stage run at the same time, stages one after another: checks use one core each, and tests
  * that look at processes, deadlines or memory want the machine for themselves. Those of the addon take one
- * core, with and without a sanitizer.
+ * core, with and without a sanitizer; real vLLM one, beside the compilers of the C++ tests.
  */
 const stages = [
   ['tidy', 'scripts', 'check-packages', 'format', 'types', 'lint', 'links', 'docs'],
   ['unit'],
-  ['native-asan', 'native-tsan'],
+  ['native-asan', 'native-tsan', 'vllm'],
   ['native-node', 'native-node-asan'],
   ['processes'],
-  ['vllm'],
 ]
 
 async function runGate(name) {

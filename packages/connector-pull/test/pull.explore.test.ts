@@ -39,12 +39,6 @@ const scopes: Readonly<Record<string, Bounds>> = {
     ranks: { producer: 2, consumer: 1 },
     aborts: 1,
   },
-  'one producer rank for two: one job, one fault at any point': {
-    ...none,
-    jobs: { B: job('p0', 'd0') },
-    ranks: { producer: 1, consumer: 2 },
-    faults: 1,
-  },
   'one producer rank for two: given up at any point': {
     ...none,
     jobs: { B: job('p0', 'd0') },
@@ -93,6 +87,12 @@ const deepScopes: Readonly<Record<string, Bounds>> = {
     ...none,
     jobs: { B: job('p0', 'd0', 'd1') },
     ranks: { producer: 1, consumer: 2 },
+  },
+  'one producer rank for two: one job, one fault at any point': {
+    ...none,
+    jobs: { B: job('p0', 'd0') },
+    ranks: { producer: 1, consumer: 2 },
+    faults: 1,
   },
   'one job, two faults': { ...none, jobs: { B: job('p0', 'd0') }, faults: 2, seconds: 3 },
 }

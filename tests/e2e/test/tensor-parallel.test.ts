@@ -34,7 +34,6 @@ const twoHeads = { name: 'tiny', flags: ['--num-blocks=512'] }
 
 describe.each(['pull', 'push'])('%s', (connector) => {
   test.each([
-    [2, 1, 16, 16, twoHeads],
     [1, 2, 16, 16, twoHeads],
     [4, 2, 16, 16, eightHeads],
     [2, 1, 16, 32, twoHeads],
