@@ -65,18 +65,18 @@ function native(sanitizer) {
 }
 
 /** What `KVFERRY_TEST_VLLM=1` runs of real vLLM, so that a whole run keeps to its time; `all` runs the rest too. */
-const vllmScenarios = ['equal', 'push']
+const vllmScenarios = ['equal']
 
 /** Real vLLM: 1.1 GB to download the first time, so only where it's asked for. */
 async function vllm() {
   const wish = process.env.KVFERRY_TEST_VLLM
   if (wish !== '1' && wish !== 'all') {
-    const reason = 'real vLLM: set KVFERRY_TEST_VLLM=1 (2.8 GB in the cache folder, 3 minutes)'
+    const reason = 'real vLLM: set KVFERRY_TEST_VLLM=1 (2.8 GB in the cache folder, 2 minutes)'
     return { passed: 0, failed: [], skipped: [reason] }
   }
   const names = wish === 'all' ? [] : vllmScenarios
   const left =
-    names.length === 0 ? [] : ['real vLLM: killed hosts, two servers: `npm run test:vllm`']
+    names.length === 0 ? [] : ['real vLLM: push, killed hosts, two servers: `npm run test:vllm`']
   const args = [join(root, 'scripts', 'vllm-test.mjs'), '--no-setup', ...names]
   const { code, output } = await run(process.execPath, args, { cwd: root, env, tee: true })
   const result = resultOfVllm(code, output)

@@ -23,7 +23,7 @@ interface NamedTest {
 }
 
 /** Titles as they stand in the source, of tests that run: neither skipped nor to do. */
-const titles = /^\s*(?:test|it)(?:\.each\([^]*?\))?\(\s*(['"`])((?:(?!\1)[^\n])+)\1/gm
+const titles = /^\s*(?:test|it)(?:\.(?:each|for)\([^]*?\))?\(\s*(['"`])((?:(?!\1)[^\n])+)\1/gm
 const numbers = /^(\d+(?:, \d+)*): |\((\d+(?:, \d+)*)(?:; [^)]*)?\)$/
 
 function titlesIn(path: string): string[] {
