@@ -2,14 +2,12 @@
  * The child process of `kvferry-bench micro`: one agent, one command per line of stdin, one answer per
  * line of stdout (see native/bare_loop.cc, which speaks the same). Ends when stdin ends.
  */
-import { createInterface } from 'node:readline'
 import { ChildAgent } from './child-agent.ts'
+import { answerCommands, type Words } from './command-lines.ts'
 
 const agent = await ChildAgent.create(process.argv[2] ?? '')
-const say = (...words: readonly (string | number)[]) => process.stdout.write(`${words.join(' ')}\n`)
-say('ready', agent.hello)
 
-async function execute(words: readonly string[]): Promise<readonly (string | number)[]> {
+async function execute(words: readonly string[]): Promise<Words> {
   const [command = '', ...args] = words
   const number = (index: number) => Number(args[index])
   const text = (index: number) => args[index] ?? ''
@@ -38,11 +36,5 @@ async function execute(words: readonly string[]): Promise<readonly (string | num
   }
 }
 
-for await (const line of createInterface({ input: process.stdin })) {
-  try {
-    say('ok', ...(await execute(line.split(' '))))
-  } catch (error) {
-    say('error', String(error instanceof Error ? error.message : error).replaceAll('\n', ' '))
-  }
-}
+await answerCommands(agent.hello, execute)
 await agent.close()

@@ -2,10 +2,10 @@
  * One side of `micro --paths` as a child process: an agent with slabs, and blocks of every size that is
  * measured. The initiator times each round and looks at every byte that moved.
  */
-import { createInterface } from 'node:readline'
 import type { AgentPath, BlockTableHandle, KvMemory, PeerHandle } from '@kvferry/connector-api'
 import type { TransferAgent, TransferCompletion } from '@kvferry/connector-api'
 import { createHostAllocator, createNixlAgent, transportsInUse } from '@kvferry/native-nixl'
+import { answerCommands, type Words } from './command-lines.ts'
 import { paths } from './paths-settings.ts'
 
 const now = (): number => Number(process.hrtime.bigint())
@@ -146,10 +146,8 @@ class PathsChild {
 }
 
 const child = await PathsChild.create(process.argv[2] ?? '')
-const say = (...words: readonly (string | number)[]) => process.stdout.write(`${words.join(' ')}\n`)
-say('ready', await child.hello())
 
-async function execute(words: readonly string[]): Promise<readonly (string | number)[]> {
+async function execute(words: readonly string[]): Promise<Words> {
   const [command = '', ...args] = words
   const post = (): Post => ({
     path: args[0] as AgentPath,
@@ -176,11 +174,5 @@ async function execute(words: readonly string[]): Promise<readonly (string | num
   }
 }
 
-for await (const line of createInterface({ input: process.stdin })) {
-  try {
-    say('ok', ...(await execute(line.split(' '))))
-  } catch (error) {
-    say('error', String(error instanceof Error ? error.message : error).replaceAll('\n', ' '))
-  }
-}
+await answerCommands(await child.hello(), execute)
 await child.close()
