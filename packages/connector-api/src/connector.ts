@@ -4,6 +4,7 @@
  * and does no I/O; the worker half performs. Neither ever throws out of a hook for an operating error:
  * a failed load is reported, with its blocks, in `getTransferResults`.
  */
+import type { BlockKeys } from './block-keys.ts'
 import type { ConnectorCapabilities } from './capabilities.ts'
 import type { Clock } from './clock.ts'
 import type { AnyConnectorError } from './errors.ts'
@@ -40,6 +41,13 @@ export interface RequestView {
    * Engines that lack it serve no connector that hands answers over (`isBidirectional`).
    */
   digestOf?(tokenCount: number): Uint8Array | null
+  /**
+   * `chainBlockKeys` of its first `tokenCount` prompt tokens, in blocks of the engine's size, under all that
+   * shapes KV in this engine (model, layout, LoRA, salt). Worked out when asked, at the price of a hash for each block:
+   * a connector that doesn't ask pays nothing, one that does keeps the answer. Keys mean something only to
+   * the engine that made them. Engines that lack it have no KV found by content (history).
+   */
+  blockKeysOf?(tokenCount: number): BlockKeys
   /** Tokens whose KV is valid now. */
   readonly computedTokenCount: number
   readonly kvTransferParams: KvTransferParams | null
@@ -76,6 +84,21 @@ export interface WorkerOutput {
   readonly sent: readonly RequestId[]
   readonly received: readonly RequestId[]
   readonly failed: readonly FailedLoad[]
+  /** Answers to what the scheduler half asked in step metadata. Each question is answered exactly once. */
+  readonly matched?: readonly MatchedBlocks[]
+}
+
+/**
+ * How much of a prompt a worker half can put back by itself. What is stored is known where the transfers
+ * are, and the scheduler half promises tokens: it asks in step metadata, says `tokens: null` meanwhile, and the
+ * worker half answers here and wakes the engine. Over ranks the least counts, once every rank has answered.
+ */
+export interface MatchedBlocks {
+  readonly requestId: RequestId
+  /** The asker's number of its question: an id may come again while an answer is on its way. */
+  readonly question: number
+  /** In a row, from the block that was asked for on. */
+  readonly blockCount: number
 }
 
 /** A load that ended without valid KV. Also listed in `received`: its blocks are the engine's again. */
@@ -168,7 +191,7 @@ export interface ConnectorScheduler {
   /**
    * Tokens available beyond `computedTokenCount` (the local prefix hit, a multiple of the block size).
    * No I/O, no allocation, repeatable: allocation may still fail. `tokens: null` = ask again next step;
-   * `isAsync` is false when `tokens` is 0. Malformed params give 0, never an exception.
+   * `isAsync` is false when `tokens` is 0 or null. Malformed params give 0, never an exception.
    */
   getNumNewMatchedTokens(
     request: RequestView,

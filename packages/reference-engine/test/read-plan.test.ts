@@ -14,7 +14,7 @@ function requestWith(promptTokenCount: number, output: number, maxTokens = 500):
     kvTransferParams: null,
     receivedAtMs: 0,
   }
-  const request = new EngineRequest(input, 0)
+  const request = new EngineRequest(input, 0, () => new Uint8Array())
   for (let index = 0; index < output; index++) request.appendToken(65)
   if (output > 0) request.digestedCount = promptTokenCount
   return request

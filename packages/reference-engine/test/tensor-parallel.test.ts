@@ -100,23 +100,35 @@ describe('aggregation over ranks', () => {
 
   it('counts an id once all ranks have reported it, in whatever steps', () => {
     const aggregator = new RankAggregator(2)
-    expect(aggregator.add([{ ...nothing, sent: [a, b] }, nothing])).toEqual(nothing)
+    expect(aggregator.add([{ ...nothing, sent: [a, b] }, nothing])).toMatchObject(nothing)
     expect(aggregator.add([nothing, { ...nothing, sent: [b] }]).sent).toEqual([b])
     expect(aggregator.add([nothing, { ...nothing, sent: [a] }]).sent).toEqual([a])
     // An id may come again later: for its other direction, or for another request.
-    expect(aggregator.add([{ ...nothing, received: [a] }, nothing])).toEqual(nothing)
+    expect(aggregator.add([{ ...nothing, received: [a] }, nothing])).toMatchObject(nothing)
   })
 
   it('keeps a failure until the last rank has reported, with the blocks of all', () => {
     const aggregator = new RankAggregator(2)
     const first = { ...nothing, received: [a], failed: [failure([1, 2], 'first')] }
-    expect(aggregator.add([first, nothing])).toEqual(nothing)
+    expect(aggregator.add([first, nothing])).toMatchObject(nothing)
     const second = { ...nothing, received: [a], failed: [failure([2, 3], 'second')] }
     const { received, failed } = aggregator.add([nothing, second])
     expect(received).toEqual([a])
     expect(failed).toMatchObject([
       { blockIds: [Uint32Array.of(1, 2, 3)], error: { message: 'first' } },
     ])
+  })
+
+  it('what all ranks can restore is the least that one can, once all have said it', () => {
+    const aggregator = new RankAggregator(2)
+    const answer = (blockCount: number, question = 1) => ({
+      ...nothing,
+      matched: [{ requestId: a, question, blockCount }],
+    })
+    expect(aggregator.add([answer(5), nothing]).matched).toEqual([])
+    // The same request asked again: another question.
+    expect(aggregator.add([answer(1, 2), answer(3)]).matched).toEqual(answer(3).matched)
+    expect(aggregator.add([nothing, answer(7, 2)]).matched).toEqual(answer(1, 2).matched)
   })
 
   it('a second report of one rank is a bug', () => {

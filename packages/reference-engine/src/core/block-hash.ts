@@ -1,8 +1,10 @@
 /**
- * Content identity of full blocks, chained over the prefix: two blocks with the same hash hold the KV of
+ * Content identity of blocks, chained over the prefix: two blocks with the same hash hold the KV of
  * the same tokens after the same prefix. SHA-256, because a collision would serve another prompt's KV.
  */
 import { createHash } from 'node:crypto'
+import { chainBlockKeys, type KvCacheLayout } from '@kvferry/connector-api'
+import type { BlockKeyer } from './request-state.ts'
 
 /** 32 bytes as base64: a key of the prefix cache. */
 export type BlockHash = string
@@ -27,4 +29,11 @@ export function extendBlockHashes(
     const start = index * blockTokens
     hashes.push(hashBlock(hashes[index - 1] ?? null, tokens.subarray(start, start + blockTokens)))
   }
+}
+
+/** The keys that connectors of this engine know blocks by (`RequestView.blockKeysOf`). */
+export function blockKeyer(caches: KvCacheLayout): BlockKeyer {
+  const { model, dtype, layout, layerCount, kvHeadCount, headSize, blockTokens } = caches
+  const shape = [dtype, layout, layerCount, kvHeadCount, headSize].join(' ')
+  return (tokens) => chainBlockKeys({ model, layout: shape }, tokens, blockTokens)
 }

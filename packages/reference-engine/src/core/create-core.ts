@@ -7,6 +7,7 @@ import type { Clock, EngineId, LoadSample } from '@kvferry/connector-api'
 import { engineLimits } from '../limits.ts'
 import { resolveModel } from '../model-presets.ts'
 import { timePresets } from '../time-model.ts'
+import { blockKeyer } from './block-hash.ts'
 import { BlockPool } from './block-pool.ts'
 import type { CoreConfig, CoreListener } from './core-messages.ts'
 import type { CorePorts } from './core-ports.ts'
@@ -91,7 +92,8 @@ export async function createCore(ports: CorePorts, listener: CoreListener): Prom
       counters = latest
     },
   })
-  const loop = { engineId, clock, table, lifecycle, stepRunner, events, listener }
+  const keyer = blockKeyer(caches.layout)
+  const loop = { engineId, clock, table, lifecycle, stepRunner, events, listener, keyer }
   const engine = new EngineCore({ ...loop, connector: connectorScheduler })
   wake = () => engine.requestStep()
   engine.start()

@@ -9,7 +9,7 @@ import type { Clock, ConnectorScheduler, EngineId } from '@kvferry/connector-api
 import { engineLimits } from '../limits.ts'
 import type { CoreEvent, CoreListener, CoreSubmit } from './core-messages.ts'
 import type { Lifecycle } from './lifecycle.ts'
-import { EngineRequest } from './request-state.ts'
+import { EngineRequest, type BlockKeyer } from './request-state.ts'
 import type { RequestTable } from './request-table.ts'
 import type { StepRunner } from './step-runner.ts'
 import { describeTimings } from './timings.ts'
@@ -27,6 +27,7 @@ export interface EngineCoreParts {
   readonly connector: ConnectorScheduler | null
   readonly events: EventBuffer
   readonly listener: CoreListener
+  readonly keyer: BlockKeyer
 }
 
 /** Events of the step in progress: the lifecycle writes, the loop sends them out when the step is over. */
@@ -164,7 +165,7 @@ export class EngineCore {
   #applyCommands(): void {
     const commands = this.#commands
     this.#commands = []
-    const { clock, lifecycle } = this.#parts
+    const { clock, keyer, lifecycle } = this.#parts
     for (const command of commands) {
       if (command.kind === 'abort') {
         lifecycle.abort(asRequestId(command.requestId))
@@ -172,7 +173,7 @@ export class EngineCore {
       }
       const { submit } = command
       const input = { ...submit, requestId: asRequestId(submit.requestId) }
-      const request = new EngineRequest(input, clock.now())
+      const request = new EngineRequest(input, clock.now(), keyer)
       if (this.#isStopping) this.#refuse(request)
       else lifecycle.add(request)
     }

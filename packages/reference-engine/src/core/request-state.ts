@@ -5,6 +5,7 @@
 import { assert, digestTokens } from '@kvferry/connector-api'
 import type {
   AnyConnectorError,
+  BlockKeys,
   FinishReason,
   KvTransferParams,
   LoadSample,
@@ -66,6 +67,9 @@ export interface RequestInput {
   readonly receivedAtMs: number
 }
 
+/** Names the content of blocks that hold these tokens, in this engine. */
+export type BlockKeyer = (tokens: Uint8Array) => BlockKeys
+
 export class EngineRequest {
   readonly requestId: RequestId
   readonly promptTokenCount: number
@@ -109,11 +113,13 @@ export class EngineRequest {
   preemptionCount = 0
   localHitTokenCount = 0
 
+  readonly #keyer: BlockKeyer
   #state: RequestState = { kind: 'waiting' }
 
-  constructor(input: RequestInput, queuedAtMs: number) {
+  constructor(input: RequestInput, queuedAtMs: number, keyer: BlockKeyer) {
     assert(input.promptTokens.length > 0 && input.maxTokens > 0, 'a request without tokens')
     const capacity = input.promptTokens.length + input.maxTokens
+    this.#keyer = keyer
     this.requestId = input.requestId
     this.promptTokenCount = input.promptTokens.length
     this.promptDigest = input.promptDigest
@@ -175,6 +181,7 @@ export class EngineRequest {
       promptDigest: this.promptDigest,
       digestOf: (count) =>
         count <= this.tokenCount ? digestTokens(this.tokens.subarray(0, count)) : null,
+      blockKeysOf: (count) => this.#keyer(this.tokens.subarray(0, count)),
       computedTokenCount: this.computedTokenCount,
       kvTransferParams: this.kvTransferParams,
       finishReason: this.finishReason,

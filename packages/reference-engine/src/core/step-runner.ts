@@ -183,6 +183,8 @@ function didProgress(plan: StepPlan, output: WorkerOutput): boolean {
     plan.chunks.length > 0 ||
     plan.preemptedRequestIds.length > 0 ||
     output.received.length > 0 ||
-    output.sent.length > 0
+    output.sent.length > 0 ||
+    // A request that waited for the answer can be asked for again.
+    (output.matched?.length ?? 0) > 0
   )
 }

@@ -76,6 +76,7 @@ export class Scheduling {
         receivedAtMs: 0,
       },
       this.#nowMs,
+      () => new Uint8Array(),
     )
     this.lifecycle.add(request)
     return request

@@ -15,6 +15,7 @@ import type {
   StatsSnapshot,
   WorkerOutput,
 } from '../../connector.ts'
+import type { HistoryProvider } from '../../history.ts'
 import type { KvCacheLayout } from '../../kv-memory.ts'
 import { silentLogger } from '../../logger.ts'
 import type { LogFields, Logger } from '../../logger.ts'
@@ -48,6 +49,8 @@ export interface EngineOptions {
   readonly clock?: Clock
   /** Default the world's. */
   readonly factory?: ConnectorFactory
+  /** What its worker halves may open. */
+  readonly history?: (world: World) => HistoryProvider
   readonly wrapAgent?: (agent: TransferAgent) => TransferAgent
   readonly wrapSideChannel?: (sideChannel: SideChannel) => SideChannel
 }
@@ -213,6 +216,7 @@ export class EngineHost {
       {
         ...{ ...common, ...ports, processes: this.#processes },
         ...{ kernels: fabric.kernels, allocator: fabric.allocator },
+        ...(init.history === undefined ? {} : { history: init.history(this.world) }),
       },
       { tpRank, tpSize, ppRank: 0, ppSize: 1 },
     )

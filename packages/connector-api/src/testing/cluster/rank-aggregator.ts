@@ -2,7 +2,7 @@
  * Makes one engine-wide output of what its ranks report, as vLLM's aggregator does: an id counts once every
  * rank has reported it, in whatever steps. A rank that reports an id twice meanwhile is a wrong connector.
  */
-import type { FailedLoad, WorkerOutput } from '../../connector.ts'
+import type { FailedLoad, MatchedBlocks, WorkerOutput } from '../../connector.ts'
 import type { RequestId } from '../../ids.ts'
 
 class ReportCount {
@@ -31,8 +31,12 @@ export class RankAggregator {
   readonly #sent: ReportCount
   readonly #received: ReportCount
   readonly #failed = new Map<RequestId, FailedLoad>()
+  readonly #rankCount: number
+  /** Answers so far, by question. */
+  readonly #matched = new Map<string, number[]>()
 
   constructor(rankCount: number) {
+    this.#rankCount = rankCount
     this.#sent = new ReportCount(rankCount)
     this.#received = new ReportCount(rankCount)
   }
@@ -42,8 +46,17 @@ export class RankAggregator {
     const sent: RequestId[] = []
     const received: RequestId[] = []
     const failed: FailedLoad[] = []
+    const matched: MatchedBlocks[] = []
     for (const [rank, output] of outputs.entries()) {
       for (const load of output.failed) this.#fail(load, output)
+      for (const match of output.matched ?? []) {
+        const key = `${match.question} ${match.requestId}`
+        const counts = [...(this.#matched.get(key) ?? []), match.blockCount]
+        this.#matched.set(key, counts)
+        if (counts.length < this.#rankCount) continue
+        this.#matched.delete(key)
+        matched.push({ ...match, blockCount: Math.min(...counts) })
+      }
       for (const id of output.sent) if (this.#sent.add(id, rank)) sent.push(id)
       for (const id of output.received) {
         if (!this.#received.add(id, rank)) continue
@@ -53,7 +66,7 @@ export class RankAggregator {
         this.#failed.delete(id)
       }
     }
-    return { sent, received, failed }
+    return { sent, received, failed, matched }
   }
 
   #fail(load: FailedLoad, { received }: WorkerOutput): void {

@@ -23,7 +23,11 @@ import type { ContentRange } from './content.ts'
 import { EngineHost } from './engine-host.ts'
 import type { EngineOptions } from './engine-host.ts'
 import { poisonBlock } from './poison.ts'
+import { toyBlockKeys } from './served-request.ts'
 import type { World } from './world.ts'
+
+/** A worker half knows at once what it has. */
+const matchStepCountMax = 3
 
 export interface EngineRequest {
   view: RequestView
@@ -156,6 +160,7 @@ export class Engine {
           const isKnown = count <= Math.max(promptTokenCount, computedTokenCount)
           return isKnown ? digestTokens(tokensOf(text, count)) : null
         },
+        blockKeysOf: (count) => toyBlockKeys(text, count, this.host.blockTokens),
         computedTokenCount: hitTokenCount,
         kvTransferParams: params,
         finishReason: null,
@@ -172,11 +177,16 @@ export class Engine {
     return request
   }
 
+  /** As the scheduler half says; asked again in the next step where it doesn't know yet. */
   matched(request: EngineRequest): number {
-    const { hitTokenCount } = request
-    const { tokens, isAsync } = this.scheduler.getNumNewMatchedTokens(request.view, hitTokenCount)
-    if (isAsync !== tokens! > 0) throw new Error('isAsync must mean tokens')
-    return tokens!
+    for (let steps = 0; ; steps += 1) {
+      const { hitTokenCount, view } = request
+      const { tokens, isAsync } = this.scheduler.getNumNewMatchedTokens(view, hitTokenCount)
+      if (isAsync !== (tokens ?? 0) > 0) throw new Error('isAsync must mean tokens')
+      if (tokens !== null) return tokens
+      if (steps === matchStepCountMax) throw new Error(`no answer in ${steps} steps`)
+      this.step()
+    }
   }
 
   allocate(request: EngineRequest): void {

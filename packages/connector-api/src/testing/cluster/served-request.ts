@@ -1,4 +1,5 @@
 /** What the serving engine knows of a request, and how a request may end. */
+import { chainBlockKeys, type BlockKeys } from '../../block-keys.ts'
 import type { ConnectorErrorCode } from '../../errors.ts'
 import type { FinishReason, KvTransferParams, RequestView } from '../../connector.ts'
 import { asRequestId } from '../../ids.ts'
@@ -23,6 +24,8 @@ export interface ServedRequest extends RequestInit {
   /** Of the world's clock. */
   readonly arrivedAtMs: number
   readonly promptDigest: Uint8Array
+  /** Of its engine. */
+  readonly blockTokens: number
   /** Empty until it gets some. */
   blocks: number[]
   /** Tokens whose KV is valid. */
@@ -41,9 +44,14 @@ export interface ServedRequest extends RequestInit {
   awaited: Set<'sent' | 'received'>
 }
 
-export const createRequest = (init: RequestInit, arrivedAtMs: number): ServedRequest => ({
+export const createRequest = (
+  init: RequestInit,
+  arrivedAtMs: number,
+  blockTokens: number,
+): ServedRequest => ({
   ...init,
   arrivedAtMs,
+  blockTokens,
   promptDigest: digestTokens(tokensOf(init.prompt, init.promptTokenCount)),
   status: 'waiting',
   blocks: [],
@@ -62,6 +70,10 @@ export const createRequest = (init: RequestInit, arrivedAtMs: number): ServedReq
 export const tokenCountOf = (request: ServedRequest): number =>
   request.promptTokenCount + request.generatedTokenCount
 
+/** Keys of a prompt's first `count` tokens, as every engine of the toy model makes them. */
+export const toyBlockKeys = (prompt: number, count: number, blockTokens: number): BlockKeys =>
+  chainBlockKeys({ model: 'toy', layout: '' }, tokensOf(prompt, count), blockTokens)
+
 /** A new object each time: a connector that keeps one keeps the past. */
 export const viewOf = (request: ServedRequest): RequestView => ({
   requestId: asRequestId(request.id),
@@ -69,6 +81,7 @@ export const viewOf = (request: ServedRequest): RequestView => ({
   promptDigest: request.promptDigest,
   digestOf: (count) =>
     count <= tokenCountOf(request) ? digestTokens(tokensOf(request.prompt, count)) : null,
+  blockKeysOf: (count) => toyBlockKeys(request.prompt, count, request.blockTokens),
   computedTokenCount: request.computedTokenCount,
   kvTransferParams: request.params,
   finishReason: request.finishReason,

@@ -97,7 +97,7 @@ export class ServingEngine {
   }
 
   submit(init: RequestInit): ServedRequest {
-    const request = createRequest(init, this.host.world.clock.now())
+    const request = createRequest(init, this.host.world.clock.now(), this.host.blockTokens)
     this.requests.set(init.id, request)
     this.#between(() => {
       this.#hook('onNewRequest', () => this.#ends.arrive(request))
