@@ -66,7 +66,7 @@ export class RankAggregator {
         this.#failed.delete(id)
       }
     }
-    return { sent, received, failed, matched }
+    return { sent, received, failed, ...(matched.length === 0 ? {} : { matched }) }
   }
 
   #fail(load: FailedLoad, { received }: WorkerOutput): void {

@@ -1,0 +1,18 @@
+/** What a table of tickets needs of its surroundings. */
+import type { HistoryOffer } from '@kvferry/connector-api'
+import type { WriteTableOptions } from '@kvferry/connector-api/remote-writes'
+import type { XavierOptions } from './options.ts'
+import type { TicketPart } from './ticket-record.ts'
+import type { XavierCounters } from './xavier-counters.ts'
+
+export interface TicketTableOptions extends Omit<WriteTableOptions<TicketPart>, 'onPartEnd'> {
+  readonly counters: XavierCounters
+  readonly options: XavierOptions
+  /**
+   * Offers released blocks to history; null when it is off. What it returns is waited for before the blocks
+   * go back; null: nothing is copied. Neither throws nor rejects.
+   */
+  readonly retain: ((offer: HistoryOffer) => Promise<void> | null) | null
+  /** After a ticket began or ended. */
+  readonly onChange: () => void
+}
