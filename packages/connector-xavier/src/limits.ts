@@ -17,6 +17,17 @@ export const xavierLimits = {
   writtenRetentionMs: 60_000,
   /** Loads that it remembers so; the oldest are forgotten first, and computed if anybody asks. */
   writtenRetentionCountMax: limits.requestCountMax,
+  /**
+   * How long the scheduler half relies on a reservation of history: half of the 120 s after which it ends, so that
+   * it seldom ends between promise and restore.
+   */
+  reservationRenewMs: 60_000,
+  /** Prompts that may be in the history, by their first blocks: 16 MB of keys. */
+  offeredPromptCountMax: 65_536,
+  /** Keys of one entry of step metadata: those of a prompt of as many blocks as one transfer may have. */
+  entryKeyCountMax: limits.blocksPerPostMax,
+  /** Budget of the history's device tier unless configured (Xavier's 256 MiB). */
+  gpuCacheBytes: 268_435_456,
   /** Withdrawals that came before their registrations, for each ticket. */
   earlyWithdrawalCountMax: 64,
 } as const

@@ -2,7 +2,14 @@
  * What the scheduler half tells the worker half once a step: an ordered list of entries in a binary form
  * of our own. Both halves belong to one engine and one version; it is no part of WIRE_VERSION.
  */
-import { asRequestId, assertNever, limits, type RequestId } from '@kvferry/connector-api'
+import {
+  asRequestId,
+  assertNever,
+  blockKeySizeBytes,
+  limits,
+  type BlockKeys,
+  type RequestId,
+} from '@kvferry/connector-api'
 import {
   ByteReader,
   ByteWriter,
@@ -22,8 +29,9 @@ import {
   type PromptFacts,
 } from '@kvferry/connector-api/remote-writes'
 import type { Ticket } from './handoff.ts'
+import { xavierLimits } from './limits.ts'
 
-const metadataVersion = 1
+const metadataVersion = 2
 
 export type MetadataEntry =
   /** A request that will have this ticket is being computed. */
@@ -35,7 +43,20 @@ export type MetadataEntry =
       /** The tokens that are handed over, and whose prompt's they are. */
       readonly prompt: PromptFacts
       readonly blockIds: Uint32Array
+      /** Under which the history keeps the first of them; may be none. */
+      readonly keys: BlockKeys
     }
+  /** How many of these blocks in a row has the history? Reserve them. */
+  | {
+      readonly kind: 'ask'
+      readonly requestId: RequestId
+      readonly question: number
+      readonly keys: BlockKeys
+    }
+  /** Write what was reserved into these. */
+  | { readonly kind: 'restore'; readonly requestId: RequestId; readonly blockIds: Uint32Array }
+  /** What was reserved isn't needed. */
+  | { readonly kind: 'forget'; readonly requestId: RequestId }
   /** It ended without. */
   | { readonly kind: 'withdraw'; readonly requestId: RequestId }
   | ConsumerWriteEntry
@@ -48,6 +69,9 @@ const kindCodes = {
   load: 5,
   release: 6,
   abort: 7,
+  ask: 8,
+  restore: 9,
+  forget: 10,
 } as const satisfies Record<MetadataEntry['kind'], number>
 
 const kinds = Object.keys(kindCodes) as MetadataEntry['kind'][]
@@ -59,8 +83,13 @@ export function entrySizeBytes(entry: MetadataEntry): number {
     case 'announce':
       return base + entryTextSizeBytes(entry.ticket)
     case 'register':
+      return base + 4 * entry.blockIds.length + entry.keys.length
+    case 'ask':
+      return base + entry.keys.length
+    case 'restore':
       return base + 4 * entry.blockIds.length
     case 'withdraw':
+    case 'forget':
       return base
     case 'offer':
     case 'load':
@@ -90,9 +119,16 @@ function writeEntry(writer: ByteWriter, entry: MetadataEntry): void {
       return
     case 'register':
       writePrompt(writer, entry.prompt)
+      writer.u32List(entry.blockIds).bytes(entry.keys)
+      return
+    case 'ask':
+      writer.u32(entry.question).bytes(entry.keys)
+      return
+    case 'restore':
       writer.u32List(entry.blockIds)
       return
     case 'withdraw':
+    case 'forget':
       return
     case 'offer':
     case 'load':
@@ -127,9 +163,17 @@ function readEntry(reader: ByteReader): MetadataEntry {
       return { kind, requestId, ticket: reader.string(limits.idSizeBytesMax) }
     case 'register': {
       const prompt = readPrompt(reader)
-      return { kind, requestId, prompt, blockIds: reader.u32List(entryBlockCountMax) }
+      const blockIds = reader.u32List(entryBlockCountMax)
+      return { kind, requestId, prompt, blockIds, keys: readKeys(reader) }
     }
+    case 'ask': {
+      const question = reader.u32()
+      return { kind, requestId, question, keys: readKeys(reader) }
+    }
+    case 'restore':
+      return { kind, requestId, blockIds: reader.u32List(entryBlockCountMax) }
     case 'withdraw':
+    case 'forget':
       return { kind, requestId }
     case 'offer':
     case 'load':
@@ -139,11 +183,16 @@ function readEntry(reader: ByteReader): MetadataEntry {
   }
 }
 
+function readKeys(reader: ByteReader): BlockKeys {
+  const keys = reader.bytes(xavierLimits.entryKeyCountMax * blockKeySizeBytes)
+  return keys.length % blockKeySizeBytes === 0 ? keys : reader.fail('half a key')
+}
+
 export type MetadataOutbox = EntryOutbox<MetadataEntry>
 
 export const createOutbox = (): MetadataOutbox =>
   new EntryOutbox({
     encode: encodeMetadata,
     sizeBytesOf: entrySizeBytes,
-    beginningOf: { release: 'offer', withdraw: 'announce' },
+    beginningOf: { release: 'offer', withdraw: 'announce', forget: 'ask' },
   })

@@ -2,8 +2,13 @@
  * The connector's `options`: defaults, validation, and the answer to a key that does not exist. Checked
  * once, when the engine starts.
  */
-import { limits } from '@kvferry/connector-api'
-import { integerOption, invalidOption, refuseUnknownOptions } from '@kvferry/connector-api/protocol'
+import { historyPolicyNames, limits, type HistoryPolicyName } from '@kvferry/connector-api'
+import {
+  choiceOption,
+  integerOption,
+  invalidOption,
+  refuseUnknownOptions,
+} from '@kvferry/connector-api/protocol'
 import { xavierLimits } from './limits.ts'
 
 export interface XavierOptions {
@@ -19,6 +24,12 @@ export interface XavierOptions {
   readonly loadTimeoutMs: number
   /** Fewer missing tokens than this are computed instead of loaded. */
   readonly recomputeThreshold: number
+  /** Budget of the history's device tier; 0: no history. A consumer has none, whatever it says. */
+  readonly gpuCacheBytes: number
+  /** Blocks of the history's host tier; null: as many as the engine has. */
+  readonly hostBlockCount: number | null
+  /** Which blocks the history keeps. */
+  readonly historyPolicy: HistoryPolicyName
 }
 
 const knownKeys = [
@@ -28,12 +39,17 @@ const knownKeys = [
   'handshakeTimeoutMs',
   'loadTimeoutMs',
   'recomputeThreshold',
+  'gpuCacheBytes',
+  'hostBlockCount',
+  'historyPolicy',
 ] as const satisfies readonly (keyof XavierOptions)[]
 
 /** vLLM's settings of the same meaning. */
 const foreignNames: ReadonlyMap<string, string> = new Map([
   ['kv_lease_duration', 'unclaimedTicketMs'],
   ['kv_recompute_threshold', 'recomputeThreshold'],
+  // Xinference's
+  ['xavier_gpu_cache_bytes', 'gpuCacheBytes'],
 ])
 
 const hourMs = 3_600_000
@@ -60,5 +76,9 @@ export function parseXavierOptions(options: Readonly<Record<string, unknown>>): 
     handshakeTimeoutMs: whole('handshakeTimeoutMs', limits.handshakeTimeoutMs, 1, 600_000),
     loadTimeoutMs: whole('loadTimeoutMs', xavierLimits.loadTimeoutMs),
     recomputeThreshold: whole('recomputeThreshold', 0, 0, 1_048_576),
+    gpuCacheBytes: whole('gpuCacheBytes', xavierLimits.gpuCacheBytes, 0, Number.MAX_SAFE_INTEGER),
+    hostBlockCount:
+      (options['hostBlockCount'] ?? null) === null ? null : whole('hostBlockCount', 0, 0, 2 ** 32),
+    historyPolicy: choiceOption(options, 'historyPolicy', historyPolicyNames),
   }
 }

@@ -5,6 +5,7 @@
 import {
   rankKey,
   type BlockIds,
+  type BlockKeys,
   type KvTransferParams,
   type RankKey,
   type RequestId,
@@ -43,6 +44,7 @@ export class ProducerRequests {
   readonly #leaseDurationMs: number
   readonly #records = new Map<RequestId, ProducerRecord>()
   #place: ProducerPlace | null = null
+  #keepsHistory = false
 
   /** `leaseDurationMs`: how long a ticket lives that nobody claims. */
   constructor(components: SchedulerComponents, outbox: MetadataOutbox, leaseDurationMs: number) {
@@ -57,8 +59,14 @@ export class ProducerRequests {
     if (bytes === undefined || byRank.size > 1) {
       throw unsupported('tensorParallel', `xavier serves one TP rank, not ${byRank.size}`)
     }
-    const { host, port } = decodeRankMetadata(bytes)
+    const { host, port, keepsHistory } = decodeRankMetadata(bytes)
+    this.#keepsHistory = keepsHistory
     this.#place = { engineId: this.#components.engineId, host, port, tpSize: 1 }
+  }
+
+  /** The worker half has a history. */
+  get keepsHistory(): boolean {
+    return this.#keepsHistory
   }
 
   get size(): number {
@@ -89,7 +97,8 @@ export class ProducerRequests {
     if (record?.state.kind === 'leased') this.#step(requestId, { kind: 'sent' })
   }
 
-  finish(request: RequestView, blocks: BlockIds): Finish {
+  /** `keysOf`: asked for when its blocks are handed over; under these the history may keep them. */
+  finish(request: RequestView, blocks: BlockIds, keysOf: () => BlockKeys): Finish {
     const { requestId, promptDigest, promptTokenCount: tokenCount } = request
     const record = this.#records.get(requestId)
     if (record === undefined) return nothing
@@ -104,7 +113,7 @@ export class ProducerRequests {
     }
     const { blockIds } = content
     const prompt = { tokenCount, digest: promptDigest }
-    this.#outbox.push({ kind: 'register', requestId, prompt, blockIds })
+    this.#outbox.push({ kind: 'register', requestId, prompt, blockIds, keys: keysOf() })
     this.#step(requestId, { kind: 'finished-readable' })
     const { ticket } = record
     const kvTransferParams = encodeHandoff({ producer: this.#place!, ticket, tokenCount })

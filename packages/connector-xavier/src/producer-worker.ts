@@ -1,9 +1,15 @@
 /**
- * The producer's part of the worker half: its tickets, and the consumers that may have them. Routes what the
+ * The producer's part of the worker half: its tickets, the consumers that may have them, and the history. Routes what the
  * scheduler half ordered, and what the agent says, to the parts that act. Owned by worker.ts; runs on the
  * engine's thread, and moves no byte itself.
  */
-import { limits, type TransferCompletion, type WorkerComponents } from '@kvferry/connector-api'
+import {
+  limits,
+  type KvHistory,
+  type TransferCompletion,
+  type TransferDirections,
+  type WorkerComponents,
+} from '@kvferry/connector-api'
 import { EndWait, type PeerFacts } from '@kvferry/connector-api/protocol'
 import {
   ConsumerPeers,
@@ -11,6 +17,7 @@ import {
   type ConsumerPeer,
   type SourceCache,
 } from '@kvferry/connector-api/remote-writes'
+import { HistoryDesk } from './history/history-desk.ts'
 import { xavierIdentity } from './identity.ts'
 import type { XavierOptions } from './options.ts'
 import { TicketTable } from './ticket-table.ts'
@@ -22,20 +29,32 @@ export interface ProducerOptions {
   readonly options: XavierOptions
   readonly facts: PeerFacts
   readonly cache: SourceCache
+  /** Null: released blocks are not kept. */
+  readonly openHistory: (directions: TransferDirections) => KvHistory | null
 }
 
 export class ProducerWorker {
   readonly tickets: TicketTable
+  readonly history: HistoryDesk | null
   readonly #components: WorkerComponents
   readonly #peers: ConsumerPeers
   readonly #answers: ProducerAnswers
   readonly #ticketsEnd: EndWait
 
-  constructor({ components, counters, options, facts, cache }: ProducerOptions) {
+  /** @throws ConnectorError ERR_KV_CONFIG for a history of impossible size. */
+  constructor({ components, counters, options, facts, cache, openHistory }: ProducerOptions) {
     const protocol = xavierIdentity
     this.#components = components
+    // Handoffs go first: the writer waits while one is being written.
+    const history = openHistory({
+      isBusy: () => this.tickets.writes.openCount > 0,
+      during: (_, work) => work(),
+    })
+    this.history =
+      history === null ? null : new HistoryDesk(history, components, options.transferDeadlineMs)
     this.tickets = new TicketTable({
-      ...{ protocol: protocol.name, components, counters, options, cache, retain: null },
+      ...{ protocol: protocol.name, components, counters, options, cache },
+      retain: this.history?.retain ?? null,
       transferDeadlineMs: options.transferDeadlineMs,
       onChange: () => this.#onChange(),
       onWriteEnd: (peer, isDone) => this.#writeEnd(peer, isDone),
@@ -56,7 +75,8 @@ export class ProducerWorker {
   }
 
   get quarantinedBlockCount(): number {
-    return this.tickets.writes.quarantinedBlockCount
+    const restoring = this.history?.quarantinedBlockCount ?? 0
+    return this.tickets.writes.quarantinedBlockCount + restoring
   }
 
   onCompletions(completions: readonly TransferCompletion[]): void {
@@ -72,7 +92,9 @@ export class ProducerWorker {
   async shutdown(deadlineMs: number): Promise<void> {
     this.#answers.stop()
     this.tickets.stop()
+    const historyEnd = this.history?.close(deadlineMs)
     await this.#ticketsEnd.wait(deadlineMs)
+    await historyEnd
     await this.#peers.close(deadlineMs)
     this.tickets.close()
   }

@@ -1,6 +1,6 @@
 /**
- * Scheduler half: sorts the engine's requests into those whose KV goes to others and those whose KV comes
- * from others, and passes the hooks on. It does no I/O and knows other engines only from handoffs. Bounded:
+ * Scheduler half: sorts the engine's requests into those whose KV goes to others (and may be in the history) and
+ * those whose KV comes from others, and passes the hooks on. It does no I/O and knows other engines only from handoffs. Bounded:
  * what would exceed it is served without KV transfer.
  */
 import {
@@ -14,6 +14,7 @@ import {
 } from '@kvferry/connector-api'
 import { ConsumerRequests, isWellFormed, utf8Size } from '@kvferry/connector-api/protocol'
 import { parseParams, type Handoff, type ParsedParams } from './handoff.ts'
+import { ReturningRequests } from './history/returning-requests.ts'
 import { createOutbox } from './metadata.ts'
 import type { XavierOptions } from './options.ts'
 import { ProducerRequests, type Finish } from './producer-requests.ts'
@@ -24,12 +25,14 @@ export class XavierScheduler implements ConnectorScheduler {
   readonly #outbox = createOutbox()
   readonly #produced: ProducerRequests
   readonly #consumed: ConsumerRequests
+  readonly #returning: ReturningRequests
 
   constructor(components: SchedulerComponents, options: XavierOptions) {
     this.#components = components
     this.#options = options
     this.#produced = new ProducerRequests(components, this.#outbox, options.unclaimedTicketMs)
     this.#consumed = new ConsumerRequests(components, this.#outbox)
+    this.#returning = new ReturningRequests(components, this.#outbox)
   }
 
   /** @throws ConnectorError ERR_KV_UNSUPPORTED (not one rank), ERR_KV_MESSAGE_INVALID: the engine can't start. */
@@ -51,17 +54,21 @@ export class XavierScheduler implements ConnectorScheduler {
   getNumNewMatchedTokens(
     request: RequestView,
     computedTokenCount: number,
-  ): { readonly tokens: number; readonly isAsync: boolean } {
+  ): { readonly tokens: number | null; readonly isAsync: boolean } {
     this.#intake(request)
+    const { requestId } = request
     const { recomputeThreshold } = this.#options
-    const tokens = this.#consumed.matched(request.requestId, computedTokenCount, recomputeThreshold)
-    return { tokens, isAsync: tokens > 0 }
+    const tokens = this.#produced.has(requestId)
+      ? this.#returning.matched(requestId, computedTokenCount)
+      : this.#consumed.matched(requestId, computedTokenCount, recomputeThreshold)
+    return { tokens, isAsync: (tokens ?? 0) > 0 }
   }
 
   /** @throws RangeError when the engine took another number of tokens than it was offered. */
   updateStateAfterAlloc(request: RequestView, blocks: BlockIds, externalTokenCount: number): void {
     this.#intake(request)
     this.#consumed.allocated(request.requestId, blocks, externalTokenCount)
+    this.#returning.allocated(request.requestId, blocks, externalTokenCount)
     this.#produced.allocated(request.requestId)
   }
 
@@ -69,14 +76,21 @@ export class XavierScheduler implements ConnectorScheduler {
     return this.#outbox.drain()
   }
 
-  updateConnectorOutput({ sent, received }: WorkerOutput): void {
+  updateConnectorOutput({ sent, received, matched = [] }: WorkerOutput): void {
+    for (const answer of matched) this.#returning.answered(answer)
     for (const requestId of sent) this.#produced.sent(requestId)
-    for (const requestId of received) this.#consumed.received(requestId)
+    for (const requestId of received) {
+      this.#consumed.received(requestId)
+      this.#returning.received(requestId)
+    }
   }
 
   requestFinished(request: RequestView, blocks: BlockIds): Finish {
-    this.#consumed.finished(request.requestId)
-    return this.#produced.finish(request, blocks)
+    const { requestId } = request
+    this.#consumed.finished(requestId)
+    const finish = this.#produced.finish(request, blocks, () => this.#returning.offer(requestId))
+    this.#returning.finished(requestId)
+    return finish
   }
 
   hasPendingPushWork(): boolean {
@@ -85,12 +99,14 @@ export class XavierScheduler implements ConnectorScheduler {
 
   /** Also while something waits for a step to carry it: an idle engine would never deliver it. */
   hasPendingBlockFrees(): boolean {
-    return !this.#outbox.isEmpty || this.#produced.hasHeldBlocks || this.#consumed.isAborting
+    const isAborting = this.#consumed.isAborting || this.#returning.isAborting
+    return !this.#outbox.isEmpty || this.#produced.hasHeldBlocks || isAborting
   }
 
   async shutdown(): Promise<void> {
     this.#produced.clear()
     this.#consumed.clear()
+    this.#returning.clear()
     this.#outbox.clear()
   }
 
@@ -103,7 +119,9 @@ export class XavierScheduler implements ConnectorScheduler {
       case 'malformed':
         return this.#consumed.refuse(request, parsed.error)
       case 'produce':
-        return this.#produced.add(request.requestId)
+        this.#produced.add(request.requestId)
+        if (this.#produced.keepsHistory) this.#returning.add(request)
+        return
       case 'consume':
         return this.#offer(request, parsed.handoff)
     }

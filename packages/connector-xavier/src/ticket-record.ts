@@ -2,7 +2,10 @@
 import {
   ConnectorError,
   asRequestId,
+  blockKeyCount,
   type AnyConnectorError,
+  type BlockKeys,
+  type HistoryOffer,
   type RequestId,
   type Timer,
 } from '@kvferry/connector-api'
@@ -15,12 +18,34 @@ export interface TicketRecord {
   readonly requestId: RequestId
   /** Null until its request has ended with KV. */
   source: WriteSource | null
+  /** Under which the history may keep its blocks, from the first on; none where nothing is kept. */
+  keys: BlockKeys
   /** The claimant's load. */
   part: TicketPart | null
   /** Loads that were withdrawn before they came, by `lateKey`. */
   readonly withdrawn: Set<string>
   timer: Timer | null
   state: TicketState
+}
+
+export const noKeys: BlockKeys = new Uint8Array()
+
+export const announced = (ticket: Ticket, requestId: RequestId): TicketRecord => ({
+  ...{
+    ticket,
+    requestId,
+    source: null,
+    keys: noKeys,
+    part: null,
+    withdrawn: new Set(),
+    timer: null,
+  },
+  state: { kind: 'announced', claimant: null, isReading: false, isReleased: false },
+})
+
+/** What history may keep of it. */
+export function offerOf({ keys, source }: TicketRecord): HistoryOffer {
+  return { keys, blockIds: Uint32Array.from(source!.blockIds.slice(0, blockKeyCount(keys))) }
 }
 
 export interface TicketPart extends WritePart {

@@ -19,15 +19,20 @@ import {
   type Release,
   type TransferDesk,
   type TransferStanding,
-  type WriteSource,
   type WithdrawQuestion,
   type WithdrawReply,
-  type WriteTableOptions,
 } from '@kvferry/connector-api/remote-writes'
 import type { Ticket } from './handoff.ts'
 import { xavierLimits } from './limits.ts'
-import type { XavierOptions } from './options.ts'
-import { noTicket, othersTicket, type TicketPart, type TicketRecord } from './ticket-record.ts'
+import {
+  announced,
+  noKeys,
+  noTicket,
+  offerOf,
+  othersTicket,
+  type TicketPart,
+  type TicketRecord,
+} from './ticket-record.ts'
 import {
   claimantOf,
   isHeld,
@@ -36,19 +41,8 @@ import {
   type TicketEvent,
 } from './ticket-state.ts'
 import { WrittenLoads } from './written-loads.ts'
-import { countTicket, type XavierCounters } from './xavier-counters.ts'
-
-export interface TicketTableOptions extends Omit<WriteTableOptions<TicketPart>, 'onPartEnd'> {
-  readonly counters: XavierCounters
-  readonly options: XavierOptions
-  /**
-   * Offers released blocks to history; null when it is off. What it returns is waited for before the blocks
-   * go back; null: nothing is copied. Neither throws nor rejects.
-   */
-  readonly retain: ((source: WriteSource) => Promise<void> | null) | null
-  /** After a ticket began or ended. */
-  readonly onChange: () => void
-}
+import type { TicketTableOptions } from './ticket-table-options.ts'
+import { countTicket } from './xavier-counters.ts'
 
 export class TicketTable implements TransferDesk {
   readonly writes: WriteTable<TicketPart>
@@ -85,17 +79,15 @@ export class TicketTable implements TransferDesk {
   announce(requestId: RequestId, ticket: Ticket): void {
     const isFull = this.#tickets.size >= limits.requestCountMax
     if (this.#isClosed || isFull || this.#tickets.has(ticket)) return
-    const record: TicketRecord = {
-      ...{ ticket, requestId, source: null, part: null, withdrawn: new Set(), timer: null },
-      state: { kind: 'announced', claimant: null, isReading: false, isReleased: false },
-    }
+    const record = announced(ticket, requestId)
     this.#tickets.set(ticket, record)
     this.#byRequest.set(requestId, record)
   }
 
-  /** Its request has ended with KV in these blocks. One that found no room is over at once. */
-  hold(requestId: RequestId, prompt: PromptFacts, blockIds: Uint32Array): void {
+  /** Its request has ended with KV in these blocks, the first of which history may keep under `keys`. */
+  hold(requestId: RequestId, prompt: PromptFacts, blockIds: Uint32Array, keys = noKeys): void {
     const record = this.#byRequest.get(requestId)
+    // It found no room: it is over at once.
     if (record === undefined) {
       this.#sent.push(requestId)
       this.#init.onChange()
@@ -106,6 +98,7 @@ export class TicketTable implements TransferDesk {
       ...{ requestId, prompt, tokenEnd, isComplete: true, fence: null },
       blockIds: [...blockIds],
     }
+    record.keys = keys
     this.#dispatch(record, { kind: 'register' })
     const { part } = record
     if (part === null) return
@@ -246,7 +239,7 @@ export class TicketTable implements TransferDesk {
     const { unclaimedTicketMs, claimedTicketMs } = this.#init.options
     const context = {
       ...{ unclaimedMs: unclaimedTicketMs, claimedMs: claimedTicketMs },
-      isRetained: this.#init.retain !== null,
+      isRetained: this.#init.retain !== null && record.keys.length > 0,
     }
     const now = this.#init.components.clock.now()
     const { state, effects } = stepTicket(record.state, event, now, context)
@@ -289,7 +282,7 @@ export class TicketTable implements TransferDesk {
 
   #retain(record: TicketRecord): void {
     const end = (): void => void this.#dispatch(record, { kind: 'retention-end' })
-    const copying = this.#init.retain!(record.source!)
+    const copying = this.#init.retain!(offerOf(record))
     if (copying === null) end()
     else void copying.then(end)
   }

@@ -22,6 +22,7 @@ import {
 } from '@kvferry/connector-api/protocol'
 import { ConsumerWorker } from '@kvferry/connector-api/remote-writes'
 import { xavierIdentity } from './identity.ts'
+import { assertHistoryPolicy, openHistory } from './history/open-history.ts'
 import { decodeMetadata, type MetadataEntry } from './metadata.ts'
 import type { XavierOptions } from './options.ts'
 import { ProducerWorker } from './producer-worker.ts'
@@ -40,8 +41,12 @@ export class XavierWorker implements ConnectorWorker {
   readonly #rank: Rank
   readonly #counters = createCounters()
   readonly #life: WorkerLife<Parts>
+  /** What its counters were when they were told last. */
+  #history: Readonly<Record<string, number>> = {}
 
+  /** @throws ConnectorError ERR_KV_CONFIG: a history without `loadFailurePolicy: recompute`. */
   constructor(components: WorkerComponents, options: XavierOptions, rank: Rank) {
+    assertHistoryPolicy(components, options)
     this.#components = components
     this.#options = options
     this.#rank = rank
@@ -56,7 +61,10 @@ export class XavierWorker implements ConnectorWorker {
   /** Called once. @throws as `registerCaches`; ConnectorError ERR_KV_CLOSED after `shutdown`. */
   registerKvCaches(caches: KvCacheLayout): Promise<Uint8Array> {
     const { address } = this.#components.sideChannel
-    return this.#life.register(caches).then(() => encodeRankMetadata(address))
+    return this.#life.register(caches).then(({ producer }) => {
+      const keepsHistory = producer.history !== null
+      return encodeRankMetadata({ ...address, keepsHistory })
+    })
   }
 
   /** What was handed over is a finished request's: no preemption touches it. */
@@ -78,13 +86,28 @@ export class XavierWorker implements ConnectorWorker {
   getTransferResults(): WorkerOutput {
     const { parts } = this.#life
     if (parts === null) return { sent: [], received: [], failed: [] }
-    return { sent: parts.producer.tickets.takeSent(), ...parts.consumer.results.take() }
+    const { consumer, producer } = parts
+    const sent = producer.tickets.takeSent()
+    const loads = consumer.results.take()
+    if (producer.history === null) return { sent, ...loads }
+    const { received, failed, matched } = producer.history.take()
+    return {
+      ...{ sent, matched },
+      received: [...loads.received, ...received],
+      failed: [...loads.failed, ...failed],
+    }
   }
 
   /** Counters are totals since the start. Null when nothing changed since the last call. */
   getStats(): StatsSnapshot | null {
     const { parts } = this.#life
-    return parts === null ? null : parts.shown.statsWith(parts.consumer.results.takeSamples())
+    if (parts === null) return null
+    const loads = parts.consumer.results.takeSamples()
+    const history = parts.producer.history?.counters() ?? {}
+    const isSame = Object.entries(history).every(([name, value]) => this.#history[name] === value)
+    if (isSame && loads.length === 0 && !parts.shown.hasChanged) return null
+    this.#history = history
+    return { loads, counters: { ...parts.shown.take(), ...history } }
   }
 
   shutdown(): Promise<void> {
@@ -107,7 +130,10 @@ export class XavierWorker implements ConnectorWorker {
       finisher: new BlockFinisher(caches, kernels),
       blockTable: agent.exportBlockTable(table),
     })
-    const producer = new ProducerWorker({ ...common, cache: { caches, table, rank, tpSize } })
+    const producer = new ProducerWorker({
+      ...{ ...common, cache: { caches, table, rank, tpSize } },
+      openHistory: (ways) => openHistory(this.#components, this.#options, caches, ways),
+    })
     const shown = new ShownCounters(this.#counters, {
       blocksQuarantined: () => consumer.quarantinedBlockCount + producer.quarantinedBlockCount,
       leasesOpen: () => producer.tickets.heldCount,
@@ -123,12 +149,18 @@ async function close({ consumer, producer }: Parts): Promise<void> {
   ])
 }
 
-function apply(entry: MetadataEntry, { consumer, producer: { tickets } }: Parts): void {
+function apply(entry: MetadataEntry, { consumer, producer: { tickets, history } }: Parts): void {
   switch (entry.kind) {
     case 'announce':
       return tickets.announce(entry.requestId, entry.ticket)
     case 'register':
-      return tickets.hold(entry.requestId, entry.prompt, entry.blockIds)
+      return tickets.hold(entry.requestId, entry.prompt, entry.blockIds, entry.keys)
+    case 'ask':
+      return history?.ask(entry.requestId, entry.question, entry.keys)
+    case 'restore':
+      return history?.restore(entry.requestId, entry.blockIds)
+    case 'forget':
+      return history?.forget(entry.requestId)
     case 'withdraw':
       return tickets.withdrawSource(entry.requestId)
     case 'offer':

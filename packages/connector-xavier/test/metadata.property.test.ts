@@ -14,12 +14,17 @@ const u16 = fc.integer({ min: 0, max: 65_535 })
 const id = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 })
 const digest = fc.uint8Array({ minLength: 32, maxLength: 32 })
 const blockIds = fc.uint32Array({ maxLength: 20 })
+const keys = fc
+  .array(digest, { maxLength: 3 })
+  .map((all) => Uint8Array.from(all.flatMap((key) => [...key])))
 const prompt = fc.record({ tokenCount: u32, digest })
 
 const entry = fc.oneof(
-  fc.record({ kind: fc.constantFrom('withdraw', 'release', 'abort'), requestId: id }),
+  fc.record({ kind: fc.constantFrom('withdraw', 'release', 'abort', 'forget'), requestId: id }),
+  fc.record({ kind: fc.constant('ask'), requestId: id, question: u32, keys }),
+  fc.record({ kind: fc.constant('restore'), requestId: id, blockIds }),
   fc.record({ kind: fc.constant('announce'), requestId: id, ticket: id }),
-  fc.record({ kind: fc.constant('register'), requestId: id, prompt, blockIds }),
+  fc.record({ kind: fc.constant('register'), requestId: id, prompt, blockIds, keys }),
   fc.record({
     ...{ kind: fc.constant('offer'), requestId: id, transferId: id, prompt },
     producer: fc.record({ engineId: id, host: id, port: u16, tpSize: u16 }),
@@ -61,7 +66,10 @@ test('step metadata that was cut, prolonged or changed is refused or read, never
 })
 
 test('handshake metadata: where the side channel listens, and no other version', () => {
-  const bytes = encodeRankMetadata({ host: '127.0.0.1', port: 5_600 })
-  expect(decodeRankMetadata(bytes)).toEqual({ host: '127.0.0.1', port: 5_600 })
+  for (const keepsHistory of [true, false]) {
+    const place = { host: '127.0.0.1', port: 5_600, keepsHistory }
+    expect(decodeRankMetadata(encodeRankMetadata(place))).toEqual(place)
+  }
+  const bytes = encodeRankMetadata({ host: '127.0.0.1', port: 5_600, keepsHistory: false })
   expect(() => decodeRankMetadata(Uint8Array.of(9, ...bytes.slice(1)))).toThrow('version 9')
 })

@@ -10,6 +10,9 @@ test('defaults', () => {
     handshakeTimeoutMs: limits.handshakeTimeoutMs,
     loadTimeoutMs: 600_000,
     recomputeThreshold: 0,
+    gpuCacheBytes: 268_435_456,
+    hostBlockCount: null,
+    historyPolicy: 'observed-reuse',
   })
 })
 
@@ -29,6 +32,13 @@ describe('each value out of range is refused by name, with a remedy', () => {
     ['handshakeTimeoutMs', 1.5],
     ['loadTimeoutMs', true],
     ['recomputeThreshold', -1],
+    ['hostBlockCount', -1],
+    ['historyPolicy', 'lru'],
+    // RT-49
+    ['gpuCacheBytes', -1],
+    ['gpuCacheBytes', 1.5],
+    ['gpuCacheBytes', true],
+    ['gpuCacheBytes', '1024'],
   ])('%s = %j', (field, value) => {
     expect(() => parseXavierOptions({ [field]: value })).toThrow(
       expect.objectContaining({
@@ -42,6 +52,7 @@ describe('each value out of range is refused by name, with a remedy', () => {
 test.each([
   ['kv_lease_duration', 'unclaimedTicketMs'],
   ['kv_recompute_threshold', 'recomputeThreshold'],
+  ['xavier_gpu_cache_bytes', 'gpuCacheBytes'],
   ['claimedTicketMS', 'claimedTicketMs'],
   ['loadTimeout', 'loadTimeoutMs'],
 ])('the unknown key %s is answered with %s', (key, meant) => {

@@ -7,7 +7,7 @@ import { ticketTransitions } from '../src/ticket-transitions.ts'
 const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8')
 
 test('the table of options has every option with its default', () => {
-  const rows = [...readme.matchAll(/^\| `(\w+)` \| `(\w+)` \|/gm)]
+  const rows = [...readme.matchAll(/^\| `(\w+)` \| `([\w-]+)` \|/gm)]
   const documented = Object.fromEntries(rows.map(([, name, value]) => [name, value]))
   const defaults = Object.entries(parseXavierOptions({})).map(([name, value]) => [name, `${value}`])
   expect(documented).toEqual(Object.fromEntries(defaults))

@@ -5,7 +5,8 @@ import { createWorld, Engine } from '@kvferry/connector-api/testing'
 import { expect, test } from 'vitest'
 import { xavier } from '../src/index.ts'
 import { parseXavierOptions } from '../src/options.ts'
-import { TicketTable, type TicketTableOptions } from '../src/ticket-table.ts'
+import { TicketTable } from '../src/ticket-table.ts'
+import type { TicketTableOptions } from '../src/ticket-table-options.ts'
 import { createCounters } from '../src/xavier-counters.ts'
 
 const requestId = asRequestId('r')
@@ -21,16 +22,17 @@ function tableWith(retain: TicketTableOptions['retain']): TicketTable {
     ...{ cache: {} as never, transferDeadlineMs: 1, onChange() {}, onWriteEnd() {} },
   })
   table.announce(requestId, 'ticket')
-  table.hold(requestId, prompt, Uint32Array.of(4, 2))
+  // Of its 8 tokens history keeps 7: both blocks, the second one partly.
+  table.hold(requestId, prompt, Uint32Array.of(4, 2), new Uint8Array(64))
   return table
 }
 const release = (table: TicketTable): void => table.release({ rank: 0, transferId: 'ticket' }, peer)
 
 test('history is offered what was released, once, and the blocks wait for its end', async () => {
-  const offered: (readonly number[])[] = []
+  const offered: number[][] = []
   let end = (): void => undefined
   const table = tableWith(({ blockIds }) => {
-    offered.push(blockIds)
+    offered.push([...blockIds])
     return new Promise((resolve) => (end = resolve))
   })
   release(table)
