@@ -10,12 +10,22 @@ const pollMs = 60_000
 
 const conditions = ['kvferry-source', 'node', 'import', 'default']
 
-export function testProject(name: string, options: { testTimeoutMs?: number } = {}) {
+export interface TestProjectOptions {
+  readonly testTimeoutMs?: number
+  /**
+   * A process for each file, for tests that look at what their process holds. Without it the files share
+   * their workers' modules: to load them again for every file costs a third of the whole run.
+   */
+  readonly isolate?: boolean
+}
+
+export function testProject(name: string, options: TestProjectOptions = {}) {
   return defineProject({
     resolve: { conditions },
     ssr: { resolve: { conditions } },
     test: {
       name,
+      isolate: options.isolate ?? false,
       include: ['test/**/*.test.ts'],
       testTimeout: options.testTimeoutMs ?? hangMs,
       hookTimeout: options.testTimeoutMs ?? hangMs,

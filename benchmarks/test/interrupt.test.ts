@@ -110,7 +110,8 @@ describe('an interrupted or broken comparison', () => {
     const exited = exitOf(child)
     child.kill('SIGINT')
     child.kill('SIGTERM')
-    expect(await exited).toBe(130)
+    // Two threads of it may take one signal each: which of them comes first is not ours to say.
+    expect([130, 143]).toContain(await exited)
     const log = readFileSync(join(directory, 'logs', 'oracle', 'oracle.log'), 'utf8')
     expect(log).toContain('fake ended in order')
   })

@@ -201,14 +201,16 @@ describe('closing', () => {
   it('leaves no socket behind', async () => {
     const openSockets = () =>
       process.getActiveResourcesInfo().filter((name) => /^TCP/.test(name)).length
+    // Other files' tests run in this process: what one of them is still closing is not ours.
+    const before = openSockets()
     const p = await net.engine('p0')
     const d = await net.engine('d0')
     await d.channel.connect(p.addressFor())
     const raw = await net.raw(p)
-    expect(openSockets()).toBeGreaterThanOrEqual(4)
+    expect(openSockets() - before).toBeGreaterThanOrEqual(4)
     await Promise.all([p.channel.close(), d.channel.close()])
     await raw.closed
-    expect(openSockets()).toBe(0)
+    expect(openSockets()).toBeLessThanOrEqual(before)
   })
 })
 
