@@ -86,7 +86,7 @@ export class Lifecycle {
       this.#parts.blocks.cacheComputed(request)
       const token = sampled[index] ?? null
       if (token === null) return
-      if (request.outputTokenCount === 0 && request.load?.outcome !== 'loaded') {
+      if (request.outputTokenCount === 0 && !request.isPromptLoaded) {
         request.prefillEndAtMs = modelledEndMs
       }
       request.appendToken(token)
@@ -162,6 +162,7 @@ export class Lifecycle {
 
   #acceptLoad(request: EngineRequest, loadStart: number, loadEnd: number): void {
     if (request.load !== null) request.load.outcome = 'loaded'
+    request.isPromptLoaded = loadEnd >= request.promptTokenCount
     this.#acceptTokens(request, loadStart, loadEnd)
     // Logits come only out of a forward, so the last token of a complete prompt is computed once more.
     if (request.computedTokenCount === request.tokenCount) request.computedTokenCount--

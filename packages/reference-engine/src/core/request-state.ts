@@ -110,6 +110,8 @@ export class EngineRequest {
   lastTokenAtMs: number | null = null
   load: LoadRecord | null = null
   isRecomputed = false
+  /** All of its prompt came by a load. A part that came from a history leaves the end of the prefill to be measured. */
+  isPromptLoaded = false
   preemptionCount = 0
   localHitTokenCount = 0
 

@@ -5,11 +5,13 @@
  */
 import type { ConnectorFactory, KvTransferParams } from '../../connector.ts'
 import type { KvferryConfig } from '../../config.ts'
+import type { HistoryProvider } from '../../history.ts'
 import type { AgentPath } from '../../slabs.ts'
 import { Cluster } from '../cluster/cluster.ts'
 import type { Violation } from '../cluster/auditor.ts'
 import type { Journey } from '../cluster/cluster-router.ts'
 import { defaultBlockTokens } from '../cluster/layout.ts'
+import type { World } from '../cluster/world.ts'
 import { applyFault } from './faults.ts'
 import { consumers, producers } from './plan.ts'
 import type { PlannedJob, SimulationPlan } from './plan.ts'
@@ -25,6 +27,8 @@ export interface SimulationTarget {
   readonly path?: AgentPath
   /** What makes engines stage blocks in host memory; absent: they can't. */
   readonly stagingConfig?: Partial<KvferryConfig>
+  /** What worker halves may open in every other seed; in the others they have none. */
+  readonly history?: (world: World) => HistoryProvider
   /** Everything is over this long after the last fault. */
   readonly boundMs: number
 }
@@ -32,7 +36,10 @@ export interface SimulationTarget {
 export interface SimulationResult {
   readonly violations: readonly Violation[]
   readonly transcript: readonly string[]
-  /** How loads ended: `loaded`, an error code, or `computed`. */
+  /**
+   * How loads ended: `loaded`, an error code, or `computed`. And those of producers that have a history: `restored`, or
+   * an error code after `restore: `.
+   */
   readonly endings: readonly string[]
 }
 
@@ -51,6 +58,7 @@ export async function runSimulation(
   const { options = {}, nextTurnOptions = options } = target
   const { freeMode, loadFailurePolicy, blockCount, stepTokenCountMax, skew, times, seed } = plan
   const heard = new RecentNotifications()
+  const history = seed % 2 === 1 ? target.history : undefined
   const cluster = await Cluster.open({
     ...{ factory, seed, path: target.path ?? 'descriptors' },
     times,
@@ -67,6 +75,7 @@ export async function runSimulation(
       stepTokenCountMax,
       idleStepMs,
       wrapAgent: (agent) => heard.tap(agent),
+      ...(history === undefined ? {} : { history }),
     },
     engine: Object.fromEntries([
       ...producers.map((name) => [name, producer] as const),
@@ -89,7 +98,9 @@ export async function runSimulation(
   for (const journey of cluster.router.journeys) auditJourney(cluster, journey)
   noteEnd(cluster)
   const { violations, transcript } = cluster.auditor
-  return { violations, transcript, endings: cluster.router.journeys.map(endingOf) }
+  const { journeys } = cluster.router
+  const restores = history === undefined ? [] : journeys.flatMap(restoreOf)
+  return { violations, transcript, endings: [...journeys.map(endingOf), ...restores] }
 }
 
 /** The plan's shape, as far as the manifest allows it. */
@@ -167,4 +178,9 @@ function noteEnd({ auditor, lives }: Cluster): void {
 function endingOf({ consumer }: Journey): string {
   if (consumer?.hasLoaded !== true) return 'computed'
   return consumer.loadError ?? 'loaded'
+}
+
+function restoreOf({ producer }: Journey): string[] {
+  if (producer?.hasLoaded !== true) return []
+  return [producer.loadError === null ? 'restored' : `restore: ${producer.loadError}`]
 }
