@@ -18,6 +18,11 @@ export interface ConnectorCapabilities {
   /** Highest number of KV groups (1 = no hybrid allocator). */
   readonly groupCountMax: number
   readonly supportsDifferentBlockSizes: boolean
+  /**
+   * Tokens and heads of a block may come in another order on either side (`LBNHC` and `LBHNC`). Absent means
+   * no. Added in CONTRACT_VERSION 5.
+   */
+  readonly supportsDifferentLayouts?: boolean
   readonly supportsLora: boolean
   readonly supportsMultimodal: boolean
   /** `n > 1` and list prompts within one request; when false the router splits or refuses them. */

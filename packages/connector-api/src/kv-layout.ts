@@ -37,6 +37,19 @@ export function isHeadMajor(layout: string): boolean {
   throw new RangeError(`layout ${layout} names no order of tokens (N) and heads (H)`)
 }
 
+/** Whether tokens and heads come in the same order: also where a name gives none, if the names are equal. */
+export const hasSameOrder = (a: string, b: string): boolean =>
+  a === b || isHeadMajor(a) === isHeadMajor(b)
+
+/**
+ * Whether blocks of one layout become the other's when tokens and heads change places (`LBNHC` and `LBHNC`,
+ * `NHD` and `HND`): nothing else may lie elsewhere, and nothing between the two.
+ */
+export function canReorder(a: string, b: string): boolean {
+  const tokensFirst = (layout: string): string => layout.replace('HN', 'NH')
+  return a === b || (tokensFirst(a) === tokensFirst(b) && /^[^NH]*NH[^NH]*$/.test(tokensFirst(a)))
+}
+
 /**
  * Checks that tokens of `from` can become tokens of `to`: the same regions in the same order, heads, and
  * bytes of a token and of a head.

@@ -17,5 +17,6 @@ export const WIRE_VERSION = 4
  *   2  requests name their prompt: `promptDigest`, and `digestOf` where answers are handed over (0009)
  *   3  the paths that a connector's transfers may take: `transferPaths` (0011)
  *   4  keys of a request's blocks, and a worker half's answers to its scheduler half: `blockKeysOf`, `matched` (0013)
+ *   5  peers whose blocks have tokens and heads in the other order: `supportsDifferentLayouts`
  */
-export const CONTRACT_VERSION = 4
+export const CONTRACT_VERSION = 5

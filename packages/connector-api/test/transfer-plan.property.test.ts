@@ -36,7 +36,7 @@ interface Rank {
 }
 
 interface Case {
-  readonly layout: string
+  readonly layouts: readonly [p: string, d: string]
   readonly sizes: readonly [p: number, d: number]
   readonly blocks: readonly [p: number, d: number]
   readonly gaps: readonly [p: number, d: number]
@@ -50,7 +50,12 @@ interface Case {
 
 const sizesArb = fc.constantFrom(...([1, 2, 4] as const))
 const caseArb: fc.Arbitrary<Case> = fc.record({
-  layout: fc.constantFrom('LBHNC', 'LBNHC', 'HND', 'NHD'),
+  layouts: fc.constantFrom(
+    ['LBHNC', 'LBHNC'],
+    ['LBNHC', 'LBNHC'],
+    ['HND', 'NHD'],
+    ['LBNHC', 'LBHNC'],
+  ) as fc.Arbitrary<readonly [string, string]>,
   sizes: fc.tuple(sizesArb, sizesArb),
   blocks: fc.tuple(fc.constantFrom(2, 4, 8), fc.constantFrom(2, 4, 8)),
   gaps: fc.tuple(fc.constantFrom(0, 1, 3), fc.constantFrom(0, 1, 3)),
@@ -62,13 +67,14 @@ const caseArb: fc.Arbitrary<Case> = fc.record({
 })
 
 function createRank(
-  { layout, unit, tokenCount, seed }: Case,
+  { unit, tokenCount, seed }: Case,
   side: Pick<Rank, 'rank' | 'tpSize' | 'firstToken'> & {
+    readonly layout: string
     readonly blockTokens: number
     readonly gap: number
   },
 ): Rank {
-  const { rank, tpSize, firstToken, blockTokens, gap } = side
+  const { layout, rank, tpSize, firstToken, blockTokens, gap } = side
   const heads = kvHeadCount / tpSize
   const used = Math.ceil(tokenCount / blockTokens) - firstToken / blockTokens
   const blockCount = used + spareBlocks
@@ -174,11 +180,11 @@ function write(
 }
 
 async function checkRank(one: Case, dRank: number): Promise<void> {
-  const { sizes, blocks, gaps, tokenCount, unit, hit, cut } = one
+  const { layouts, sizes, blocks, gaps, tokenCount, unit, hit, cut } = one
   const [pBlock, dBlock] = blocks
   const hitBlocks = Math.floor(hit * Math.ceil(tokenCount / dBlock))
   const target = createRank(one, {
-    ...{ rank: dRank, tpSize: sizes[1], blockTokens: dBlock, gap: gaps[1] },
+    ...{ rank: dRank, tpSize: sizes[1], layout: layouts[1], blockTokens: dBlock, gap: gaps[1] },
     firstToken: hitBlocks * dBlock,
   })
   const { firstToken, caches, blockIds } = target
@@ -186,8 +192,10 @@ async function checkRank(one: Case, dRank: number): Promise<void> {
   const middle = Math.max(firstToken, cutAt)
   const writes = caches.regions.map(({ memory }) => new Uint8Array(memory.bytes!.length))
   for (const rank of matchingRanks(dRank, sizes[1], sizes[0])) {
-    const place = { rank, tpSize: sizes[0], blockTokens: pBlock, gap: gaps[0], firstToken: 0 }
-    const source = createRank(one, place)
+    const source = createRank(one, {
+      ...{ rank, tpSize: sizes[0], layout: layouts[0], blockTokens: pBlock, gap: gaps[0] },
+      firstToken: 0,
+    })
     const all = { start: 0, end: tokenCount }
     forEachByte(source, all, unit, (bytes, at, content) => (bytes[at] = content))
     for (const range of [
@@ -201,7 +209,7 @@ async function checkRank(one: Case, dRank: number): Promise<void> {
   const heads = kvHeadCount / sizes[0]
   const relayout = relayoutOf(
     caches,
-    { blockTokens: pBlock, kvHeadCount: heads },
+    { layout: layouts[0], blockTokens: pBlock, kvHeadCount: heads },
     { blockIds, firstToken, end: tokenCount },
   )
   expect(Math.max(...writes.flatMap((counts) => [...counts]))).toBe(1)

@@ -47,7 +47,7 @@ export const upstreamTests: readonly UpstreamTest[] = [
   {
     id: 17,
     sentence: 'caches in another order are mapped, or refused',
-    clauses: ['C8.2', 'C11.14'],
+    clauses: ['C8.2', 'C11.14', 'C11.20'],
   },
   { id: 18, sentence: 'engines that differ in a fact refuse each other', clauses: ['C8.2'] },
   { id: 19, sentence: 'a handshake of garbage fails cleanly', clauses: ['C7.7'] },
@@ -139,7 +139,7 @@ export const upstreamTests: readonly UpstreamTest[] = [
   {
     id: 64,
     sentence: 'texts over TP sizes, block sizes and layouts',
-    clauses: ['C11.5', 'C11.14'],
+    clauses: ['C11.5', 'C11.14', 'C11.20'],
   },
   { id: 65, sentence: 'speculative decoding accepts as much', absent: 'no engine here speculates' },
   {

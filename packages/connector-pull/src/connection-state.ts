@@ -226,7 +226,7 @@ function exchanged(
 }
 
 const compareWithPeer = (local: PeerFacts, remote: PeerFacts): FactMismatch | null =>
-  compareFacts(local, remote, pullIdentity.capabilities.tensorParallel)
+  compareFacts(local, remote, pullIdentity.capabilities)
 
 function incompatible(
   remote: PeerFacts,

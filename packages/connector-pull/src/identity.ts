@@ -9,6 +9,7 @@ const capabilities: ConnectorCapabilities = {
   tensorParallel: 'mapped',
   groupCountMax: 1,
   supportsDifferentBlockSizes: true,
+  supportsDifferentLayouts: true,
   supportsLora: false,
   supportsMultimodal: false,
   supportsParallelSampling: false,

@@ -173,7 +173,7 @@ export class ProducerWorker {
   readonly #handshake = (body: Uint8Array, { peer }: Association): Uint8Array => {
     const { facts } = this.#options
     const { rank, facts: remote } = decodeHandshakeRequest(body, peer.engineId)
-    const mismatch = compareFacts(facts, remote, pullIdentity.capabilities.tensorParallel)
+    const mismatch = compareFacts(facts, remote, pullIdentity.capabilities)
     if (mismatch !== null) {
       // The consumer finds and names the same difference, with the values the right way round.
       this.#refused(messageKinds.handshake, `${mismatch.field} differs from ${peer.engineId}`)

@@ -1,4 +1,4 @@
-/** Engines whose blocks hold different numbers of tokens: every byte at its place, whatever the layout. */
+/** Engines whose blocks hold different numbers of tokens, in either order: every byte at its place. */
 import { isHeadMajor, type KvCacheLayout } from '@kvferry/connector-api'
 import { relayoutOf } from '@kvferry/connector-api/protocol'
 import type { EngineRequest } from '@kvferry/connector-api/testing'
@@ -94,6 +94,34 @@ describe.each(Object.entries(layouts))('%s', (layout, caches) => {
     // What was hit is the engine's, and stays as it was.
     expect(wrongPlaces(pair, request, 0, hitTokenCount)).not.toEqual([])
   })
+})
+
+describe('tokens and heads in another order at D', () => {
+  const [byToken, byHead] = [layouts['LBNHC']!, { layout: 'LBHNC', kvHeadCount: 4 }]
+  const cases = [
+    ['heads', byToken, byHead],
+    ['tokens', byHead, byToken],
+  ].flatMap(([first, p, d]) =>
+    [
+      [4, 4],
+      [4, 8],
+      [8, 4],
+    ].map(([pTokens, dTokens]) => [first, pTokens, dTokens, p, d] as never),
+  )
+  test.each<[string, number, number, Partial<KvCacheLayout>, Partial<KvCacheLayout>]>(cases)(
+    '%s first; P has blocks of %i, D of %i tokens',
+    async (_, pTokens, dTokens, p, d) => {
+      const pair = await createPair({
+        p: { blockTokens: pTokens, caches: p },
+        d: { blockTokens: dTokens, caches: d },
+      })
+      const relayout = vi.spyOn(pair.world.fabric.kernels, 'relayout')
+      const request = await load(pair, 30, 8)
+      expect(wrongPlaces(pair, request, 8, 30)).toEqual([])
+      expect(relayout).toHaveBeenCalledTimes(1)
+      await untilAllFree(pair)
+    },
+  )
 })
 
 test('blocks of P that are no whole number of ours are refused before anything is promised', async () => {

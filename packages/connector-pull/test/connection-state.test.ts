@@ -167,7 +167,7 @@ const different: Record<string, Partial<PeerFacts>> = {
   transferMode: { transferMode: 'push' },
   model: { model: 'other' },
   dtype: { dtype: 'float8' },
-  layout: { layout: 'LBNHC' },
+  layout: { layout: 'BLHNC' },
   layerCount: { layerCount: 9 },
   kvHeadCount: { kvHeadCount: 9 },
   headSize: { headSize: 9 },

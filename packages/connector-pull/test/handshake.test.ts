@@ -33,7 +33,7 @@ test('the next life is another connection, at once', async () => {
 test.each([
   ['model', { model: 'other' }],
   ['dtype', { dtype: 'float8' }],
-  ['layout', { layout: 'LBNHC' }],
+  ['layout', { layout: 'BLHNC' }],
   ['kvHeadCount', { kvHeadCount: 2 }],
 ])('a peer with another %s fails the load and names both values', async (field, caches) => {
   const pair = await createPair({ p: { caches } })

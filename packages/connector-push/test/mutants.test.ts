@@ -19,6 +19,7 @@ const seeds: Readonly<Record<string, number>> = {
   'done when posted': 1,
   'post before the fence': 1,
   'a failed WRITE is done': 23,
+  'ignore the layout': 17,
 }
 
 for (const { name, clause, factory } of ruleMutants) {

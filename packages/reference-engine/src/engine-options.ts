@@ -6,7 +6,7 @@ import { ConnectorError } from '@kvferry/connector-api'
 import type { ConnectorRole, KvferryConfig, TransferPath } from '@kvferry/connector-api'
 import { parseConfig } from '@kvferry/runtime'
 import { configError } from './config-error.ts'
-import type { CoreConfig, EngineSettings } from './core/core-messages.ts'
+import type { CoreConfig, EngineSettings, KvLayout } from './core/core-messages.ts'
 import { engineLimits } from './limits.ts'
 import { modelPresets, resolveModel, wordSizeBytes, type ModelShape } from './model-presets.ts'
 
@@ -36,6 +36,8 @@ export interface EngineSettingOptions {
   readonly hooks?: 'additive' | 'after-launch'
   readonly device?: string
   readonly tp?: number
+  /** Order of tokens and heads in a block. Default `LBNHC`. */
+  readonly kvLayout?: KvLayout
 }
 
 const roles: Readonly<Record<string, ConnectorRole>> = {
@@ -99,6 +101,15 @@ function resolveTpSize({ name, preset, slotSizeBytes }: ModelShape, tp: number):
   )
 }
 
+/** Content is written in whole words, and heads that share one don't lie side by side where they come first. */
+function resolveKvLayout(shape: ModelShape, word: string): KvLayout {
+  const layout = oneOf('kvLayout', word, ['LBNHC', 'LBHNC'])
+  const headSizeBytes = shape.slotSizeBytes / shape.preset.kvHeadCount
+  if (layout === 'LBNHC' || headSizeBytes % wordSizeBytes === 0) return layout
+  const remedy = `a head of ${shape.name} at kvScale ${shape.kvScale} has ${headSizeBytes} bytes: lower kvScale or use LBNHC`
+  throw configError('kvLayout', show(layout), remedy)
+}
+
 /**
  * The engine's part of the configuration, complete.
  * @throws ConnectorError ERR_KV_CONFIG, ERR_KV_UNSUPPORTED.
@@ -133,6 +144,7 @@ export function resolveSettings(options: EngineSettingOptions): EngineSettings {
     kvScale,
     timeScale,
     tpSize,
+    kvLayout: resolveKvLayout(shape, options.kvLayout ?? 'LBNHC'),
     blockTokens,
     blockCount,
     maxNumSeqs: integer('maxNumSeqs', maxNumSeqs, 1, engineLimits.maxNumSeqsMax),

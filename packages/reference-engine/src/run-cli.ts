@@ -15,6 +15,7 @@ interface Flags {
   host: string
   port: number
   tp?: number
+  kvLayout?: 'LBNHC' | 'LBHNC'
   prefixCaching?: 'on' | 'off'
   blockSize?: number
   numBlocks?: number
@@ -104,6 +105,7 @@ function parseFlags(argv: readonly string[], host: CliHost): Flags {
     .addOption(choice('--hooks <place>', 'connector hooks in a step', ['additive', 'after-launch']))
     .option('--device <device>', 'cpu')
     .option('--tp <n>', 'tensor-parallel size: ranks that share the heads', integer)
+    .addOption(choice('--kv-layout <name>', 'tokens and heads in a block', ['LBNHC', 'LBHNC']))
     .addOption(choice('--agent <kind>', 'what moves KV', ['nixl', 'memory']).default('nixl'))
     .option('--debug-endpoints', 'serve /kvferry/v1/debug', false)
     .option('--shutdown-deadline <ms>', 'from the order to stop to the end (default 5000)', integer)

@@ -55,6 +55,11 @@ describe('engine options', () => {
     })
   })
 
+  it('refuse heads before tokens where heads share words', () => {
+    expect(resolve({ kvLayout: 'LBHNC' }).settings.kvLayout).toBe('LBHNC')
+    expect(() => resolve({ kvLayout: 'LBHNC', kvScale: 32 })).toThrow(/kvLayout.*lower kvScale/)
+  })
+
   it('let flag and file agree on a role, and refuse that they differ', () => {
     const config = { connector: 'pull', role: 'consumer' }
     expect(resolve({ config, role: 'decode' }).settings.role).toBe('consumer')

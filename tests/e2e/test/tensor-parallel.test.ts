@@ -1,6 +1,7 @@
 /**
- * Pull and push between engines of different TP sizes, as real processes over real NIXL: every pair of ranks
- * that share heads moves its part of the blocks, and the text is that of one engine of one rank.
+ * Pull and push between engines of different TP sizes, block sizes and orders of tokens and heads, as real
+ * processes over real NIXL: every pair of ranks that share heads moves its part of the blocks, and the text is
+ * that of one engine of one rank.
  */
 import { afterEach, describe, expect, test } from 'vitest'
 import { complete, promptOf } from '../src/completions.ts'
@@ -31,21 +32,23 @@ const eightHeads = {
   flags: ['--model=llama-3.1-8b', '--kv-scale=32', '--num-blocks=128'],
 }
 const twoHeads = { name: 'tiny', flags: ['--num-blocks=512'] }
+const [tokensFirst, headsFirst] = ['LBNHC', 'LBHNC']
 
 describe.each(['pull', 'push'])('%s', (connector) => {
   test.each([
-    [1, 2, 16, 16, twoHeads],
-    [4, 2, 16, 16, eightHeads],
-    [2, 1, 16, 32, twoHeads],
+    [1, 2, 16, 16, tokensFirst, tokensFirst, twoHeads],
+    [4, 2, 16, 16, tokensFirst, headsFirst, eightHeads],
+    [2, 1, 16, 32, tokensFirst, tokensFirst, twoHeads],
+    [1, 1, 16, 16, headsFirst, tokensFirst, twoHeads],
   ])(
-    'P with %i ranks and D with %i, blocks of %i and %i tokens: the oracle’s texts, all loaded (64)',
-    async (p, d, pBlockTokens, dBlockTokens, model) => {
+    'P with %i ranks and D with %i, blocks of %i and %i tokens, %s and %s: the oracle’s texts, all loaded (64)',
+    async (p, d, pBlockTokens, dBlockTokens, pLayout, dLayout, model) => {
       deployment = await startDeployment({
         connector,
         // All pairs of ranks meet at once: a busy machine takes its time.
         connectorOptions: { handshakeTimeoutMs: 120_000 },
-        prefillFlags: [`--tp=${p}`, `--block-size=${pBlockTokens}`],
-        decodeFlags: [`--tp=${d}`, `--block-size=${dBlockTokens}`],
+        prefillFlags: [`--tp=${p}`, `--block-size=${pBlockTokens}`, `--kv-layout=${pLayout}`],
+        decodeFlags: [`--tp=${d}`, `--block-size=${dBlockTokens}`, `--kv-layout=${dLayout}`],
         engineFlags: [...model.flags, '--max-model-len=512', '--max-num-batched-tokens=256'],
       })
       expect(await peerOf('prefill')).toMatchObject({ tpSize: p, tensorParallel: 'mapped' })

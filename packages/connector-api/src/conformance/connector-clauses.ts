@@ -205,6 +205,16 @@ export const connectorClauses = [
     sentence: 'TP sizes that can’t be mapped, or aren’t true, are refused and named',
     needs: { tensorParallel: ['mapped'] },
   },
+  {
+    id: 'C11.19',
+    sentence: 'different orders of tokens and heads refuse each other',
+    needs: { supportsDifferentLayouts: [false] },
+  },
+  {
+    id: 'C11.20',
+    sentence: 'different orders of tokens and heads are converted, byte for byte',
+    needs: { supportsDifferentLayouts: [true] },
+  },
 ] as const satisfies readonly ConnectorClause[]
 
 export type ConnectorClauseId = (typeof connectorClauses)[number]['id']

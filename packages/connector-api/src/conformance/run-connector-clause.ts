@@ -42,7 +42,8 @@ export function reasonByManifest(
   manifestOf: ConnectorCapabilities,
 ): string | null {
   for (const [name, values] of Object.entries(needs)) {
-    const value = manifestOf[name as keyof ConnectorCapabilities]
+    // What was added later is absent in older ones, and means no.
+    const value = manifestOf[name as keyof ConnectorCapabilities] ?? false
     if (!(values as readonly unknown[]).includes(value)) return `${name} is ${String(value)}`
   }
   return null

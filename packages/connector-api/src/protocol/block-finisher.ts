@@ -1,11 +1,14 @@
 /**
- * The consumer's own work on the bytes of a load once all have arrived: what came in blocks of another size
- * is put in order, what came into a copy in host memory goes to its place. Knows no state.
+ * The consumer's own work on the bytes of a load once all have arrived: what came in blocks of another size,
+ * or with tokens and heads in the other order, is put in order, what came into a copy in host memory goes to its place. Knows no state.
  */
 import type { AnyConnectorError, KvCacheLayout, KvKernels } from '../index.ts'
 import { asConnectorError, unsupported } from './failures.ts'
 import type { HostStaging } from './host-staging.ts'
-import { relayoutOf, type Relayout, type SideLayout } from './transfer-plan.ts'
+import { relayoutOf, type Relayout, type SourceOrder } from './transfer-plan.ts'
+
+const noKernels =
+  'other block sizes or layouts need kernels, and the engine gave none; make both engines’ equal'
 
 /** Blocks of one load; they begin with token `firstToken` of the prompt and hold its tokens up to `end`. */
 export interface LoadedRun {
@@ -39,10 +42,7 @@ export class BlockFinisher {
   }
 
   /** Why it failed, or null; never rejects. `source`: of the producer. */
-  async finish(
-    run: LoadedRun,
-    source: Pick<SideLayout, 'blockTokens' | 'kvHeadCount'>,
-  ): Promise<AnyConnectorError | null> {
+  async finish(run: LoadedRun, source: SourceOrder): Promise<AnyConnectorError | null> {
     const relayout = relayoutOf(this.caches, source, run)
     if (relayout === null && this.#staging === null) return null
     const work = this.#perform(relayout, run.blockIds)
@@ -70,7 +70,7 @@ export class BlockFinisher {
   }
 
   async #relayout({ from, to, tokenCount }: Relayout): Promise<AnyConnectorError | null> {
-    if (this.#kernels === null) return unsupported('kernels', 'the engine gave no kernels')
+    if (this.#kernels === null) return unsupported('kernels', noKernels)
     try {
       await this.#kernels.relayout(from, to, tokenCount)
       return null

@@ -4,6 +4,7 @@
  * since "incompatible" alone helps nobody who has two config files to compare.
  */
 import {
+  canReorder,
   limits,
   type ConnectorCapabilities,
   type ConnectorFactory,
@@ -45,7 +46,15 @@ const countFields = [
   'ppSize',
 ] as const
 /** The others need not be equal: of blocks, heads and ranks one side must have whole numbers of the other's. */
-const equalFields = [...textFields, 'layerCount', 'headSize', 'ppSize'] as const
+const equalFields = [
+  ...textFields.filter((field) => field !== 'layout'),
+  'layerCount',
+  'headSize',
+  'ppSize',
+] as const
+
+/** What the connector says it can map. */
+type MappedFacts = Pick<ConnectorCapabilities, 'tensorParallel' | 'supportsDifferentLayouts'>
 
 /** A field in which two engines differ, with both values. */
 export interface FactMismatch {
@@ -81,15 +90,19 @@ export function factsOf(
 
 /**
  * The first difference, or null. Cheap causes of the others come first (the model before its layers).
- * `tensorParallel`: the connector's capability; only `mapped` serves peers with other TP sizes.
+ * By the connector's capabilities peers with other TP sizes or another order of tokens and heads are served.
  */
 export function compareFacts(
   local: PeerFacts,
   remote: PeerFacts,
-  tensorParallel: ConnectorCapabilities['tensorParallel'],
+  { tensorParallel, supportsDifferentLayouts = false }: MappedFacts,
 ): FactMismatch | null {
   const differing = equalFields.find((field) => local[field] !== remote[field])
   if (differing !== undefined) return mismatch(differing, local[differing], remote[differing])
+  const doReorder = local.layout !== remote.layout
+  if (doReorder && !(supportsDifferentLayouts && canReorder(local.layout, remote.layout))) {
+    return mismatch('layout', local.layout, remote.layout)
+  }
   const isMapped = tensorParallel === 'mapped' && isWholeRatio(local.tpSize, remote.tpSize)
   if (local.tpSize !== remote.tpSize && !isMapped) {
     return mismatch('tpSize', local.tpSize, remote.tpSize)
@@ -114,6 +127,10 @@ export function compareFacts(
     if (region.blockSizeBytes * theirs !== other.blockSizeBytes * ours) {
       const field = `regions[${index}].blockSizeBytes`
       return mismatch(field, region.blockSizeBytes, other.blockSizeBytes)
+    }
+    // Heads that share a byte can't change places.
+    if (doReorder && region.blockSizeBytes % ours !== 0) {
+      return mismatch('layout', local.layout, remote.layout)
     }
   }
   return null

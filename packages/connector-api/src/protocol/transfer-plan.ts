@@ -9,8 +9,12 @@
  * source's, these travel as they are into parts of the target's, which puts them in order afterwards: one
  * descriptor instead of one per head. Where each side has only some of the other's heads (other TP sizes),
  * those of both are moved.
+ *
+ * Bytes travel in the source's order of tokens and heads. A target that has the other order puts its blocks
+ * in order afterwards, in place: between the two, nothing longer than one head of one token lies together.
  */
 import {
+  hasSameOrder,
   isHeadMajor,
   limits,
   type BlockTableHandle,
@@ -75,7 +79,7 @@ export function planTransfer(
       target: { table: target.table, blockIds: idsOf(target, range) },
     }
   }
-  if (isWhole && partsPerBlock(to, from.blockTokens) !== null) {
+  if (isWhole && partsPerBlock(to, from) !== null) {
     const sourceIds = idsOf(source, range)
     const parts = partIds(target, from.blockTokens, range, sourceIds.length)
     return {
@@ -84,31 +88,57 @@ export function planTransfer(
     }
   }
   const step = Math.min(from.blockTokens, to.blockTokens)
+  const arriving = { ...target, layout: { ...to, layout: from.layout } }
   return {
     source: segmentsOfTokens(source, range, step, headCount),
-    target: segmentsOfTokens(target, range, step, headCount),
+    target: segmentsOfTokens(arriving, range, step, headCount),
   }
 }
 
-/**
- * What the target has to put in order once blocks of the source's size have arrived, or null. `blockIds`
- * begin with token `firstToken`; the tokens up to `end` are there.
- */
+/** Of the source what decides how its bytes lie when they have arrived. */
+export type SourceOrder = Pick<SideLayout, 'layout' | 'blockTokens' | 'kvHeadCount'>
+
+/** Blocks of the target: they begin with token `firstToken`, and the tokens up to `end` are there. */
+interface ArrivedRun {
+  readonly blockIds: Uint32Array
+  readonly firstToken: number
+  readonly end: number
+}
+
+/** What the target has to put in order once all bytes have arrived as `planTransfer` says, or null. */
 export function relayoutOf(
   caches: KvCacheLayout,
-  source: Pick<SideLayout, 'blockTokens' | 'kvHeadCount'>,
-  { blockIds, firstToken, end }: { blockIds: Uint32Array; firstToken: number; end: number },
+  source: SourceOrder,
+  run: ArrivedRun,
 ): Relayout | null {
-  const sourceBlockTokens = source.blockTokens
-  const perBlock = partsPerBlock(caches, sourceBlockTokens)
-  if (perBlock === null || source.kvHeadCount !== caches.kvHeadCount) return null
+  const isWhole = source.kvHeadCount === caches.kvHeadCount
+  const perBlock = isWhole ? partsPerBlock(caches, source) : null
+  if (perBlock !== null) return relayoutOfParts(caches, source, run, perBlock)
+  // A block of one head is the same in either order.
+  if (caches.kvHeadCount === 1 || hasSameOrder(source.layout, caches.layout)) return null
+  const tokenCount = run.end - run.firstToken
+  const blockIds = run.blockIds.slice(0, Math.ceil(tokenCount / caches.blockTokens))
+  return {
+    from: { caches: { ...caches, layout: source.layout }, blockIds },
+    to: { caches, blockIds },
+    tokenCount,
+  }
+}
+
+/** The target's blocks are made of whole ones of the source, in its size and order. */
+function relayoutOfParts(
+  caches: KvCacheLayout,
+  { layout, blockTokens: sourceBlockTokens }: SourceOrder,
+  { blockIds, firstToken, end }: ArrivedRun,
+  perBlock: number,
+): Relayout {
   const ratio = caches.blockTokens / sourceBlockTokens
   const regions = caches.regions.map((region) => {
     const blockSizeBytes = region.blockSizeBytes / ratio
     const blockCount = (region.blockCount - 1) * perBlock + ratio
     return { ...region, blockSizeBytes, blockStrideBytes: blockSizeBytes, blockCount }
   })
-  const parts = { ...caches, blockTokens: sourceBlockTokens, regions }
+  const parts = { ...caches, layout, blockTokens: sourceBlockTokens, regions }
   const tokenCount = end - firstToken
   const count = Math.ceil(tokenCount / sourceBlockTokens)
   const ids = Uint32Array.from(
@@ -123,12 +153,15 @@ export function relayoutOf(
 }
 
 /**
- * The target's block distance in blocks of the source's size, where these are moved whole; null where
- * they are not: tokens come first, the target's blocks are no larger, or its stride leaves none whole.
+ * The target's block distance in blocks of the source's size, where these are moved whole; null where they
+ * are not: the source's tokens come first, the target's blocks are no larger, or its stride leaves none whole.
  */
-function partsPerBlock(target: SideLayout, sourceBlockTokens: number): number | null {
-  const ratio = target.blockTokens / sourceBlockTokens
-  if (!isHeadMajor(target.layout) || ratio <= 1 || !Number.isInteger(ratio)) return null
+function partsPerBlock(
+  target: SideLayout,
+  source: Pick<SourceOrder, 'layout' | 'blockTokens'>,
+): number | null {
+  const ratio = target.blockTokens / source.blockTokens
+  if (ratio <= 1 || !Number.isInteger(ratio) || !isHeadMajor(source.layout)) return null
   const [first] = target.regions
   const perBlock = first!.blockStrideBytes / (first!.blockSizeBytes / ratio)
   const isWhole =

@@ -114,7 +114,7 @@ export class ProducerAnswers {
     const { engineId } = from.peer
     const { protocol, facts, cache, peers, components, leaseDurationMs } = this.#init
     const request = decodeHandshakeRequest(body, engineId)
-    const mismatch = compareFacts(facts, request.facts, protocol.capabilities.tensorParallel)
+    const mismatch = compareFacts(facts, request.facts, protocol.capabilities)
     if (mismatch !== null) {
       // The consumer finds and names the same difference, with the values the right way round.
       this.#refused('handshake', `${mismatch.field} differs from ${engineId}`)

@@ -233,7 +233,7 @@ function incompatible(
   { engineId, tpSize }: ProducerPlace,
 ): AnyConnectorError {
   const mismatch =
-    compareFacts(own, facts, capabilities.tensorParallel) ??
+    compareFacts(own, facts, capabilities) ??
     (facts.tpSize === tpSize
       ? { field: 'verdict', local: 'accepted', remote: 'refused' }
       : { field: 'tpSize', local: `${tpSize} (as the router says)`, remote: String(facts.tpSize) })

@@ -120,6 +120,13 @@ const ignoresFacts = wrapFactory(pull, {
   }),
 })
 
+/** Blocks in the other order are taken as they come. */
+const ignoresLayout = wrapFactory(pull, {
+  worker: (worker) => ({
+    registerKvCaches: (caches) => worker.registerKvCaches({ ...caches, layout: 'LBHNC' }),
+  }),
+})
+
 const leavesAtOnce = wrapFactory(pull, {
   worker: (worker) => ({
     shutdown: async () => {
@@ -230,6 +237,7 @@ export const moreMutants: readonly WrongConnector[] = [
   { name: 'a second question finds the same reports', clause: 'C3.4', factory: reportsTwiceAStep },
   { name: 'junk in params is thrown at', clause: 'C3.5', factory: throwsAtJunk },
   { name: 'facts are not compared', clause: 'C8.2', factory: ignoresFacts },
+  { name: 'the layout is ignored', clause: 'C11.20', factory: ignoresLayout },
   { name: 'any prompt is the right one', clause: 'C8.4', factory: believesTheDigest },
   { name: 'closing does not wait', clause: 'C10.1', factory: leavesAtOnce },
 ]

@@ -171,10 +171,22 @@ test('#37333, #42895 TP sizes that are not the same', async () => {
 
 test('#38935, #47871 a cache in another order', async () => {
   // Upstream: the CPU backend's layout differed from the GPU's, and accuracy was lost.
-  const pair = await createPair({ p: { caches: { layout: 'LBNHC' } } })
+  const heads = { kvHeadCount: 4 }
+  const pair = await createPair({
+    p: { ...heads, layout: 'LBNHC' },
+    d: { ...heads, layout: 'LBHNC' },
+  })
   const request = await startLoad(pair)
   await until(pair.world, () => request.outcome !== 'loading')
-  expect(request.errorCode).toBe('ERR_KV_PEER_INCOMPATIBLE')
+  expect(await pair.d.isLoadedRight(request, prompt)).toBe(true)
+  // An order in which layers lie elsewhere too can't be mapped.
+  const odd = await createPair({
+    p: { ...heads, layout: 'BLNHC' },
+    d: { ...heads, layout: 'LBNHC' },
+  })
+  const refused = await startLoad(odd)
+  await until(odd.world, () => refused.outcome !== 'loading')
+  expect(refused.errorCode).toBe('ERR_KV_PEER_INCOMPATIBLE')
 })
 
 test('#55854 what failed in transport and what expired are counted apart', async () => {

@@ -62,6 +62,13 @@ const believeSilence = wrapFactory(push, {
   }),
 })
 
+/** Blocks in the other order are taken as they come. */
+const ignoreLayout = wrapFactory(push, {
+  worker: (worker) => ({
+    registerKvCaches: (caches) => worker.registerKvCaches({ ...caches, layout: 'LBHNC' }),
+  }),
+})
+
 /** A withdrawal is answered at once, whatever its WRITEs do. */
 const answerAtOnce = withWithdrawal((handler) => (body, from) => {
   void handler(body, from)
@@ -159,5 +166,6 @@ export const ruleMutants: readonly WrongConnector[] = [
   { name: 'done when posted', clause: 'C2.1', factory: believeDone },
   { name: 'post before the fence', clause: 'C2.1', factory: postBeforeFence },
   { name: 'a failed WRITE is done', clause: 'C6.1', factory: believeFailed },
+  { name: 'ignore the layout', clause: 'C11.20', factory: ignoreLayout },
   { name: 'tell no release', clause: 'C4.5', factory: keepSilent },
 ]

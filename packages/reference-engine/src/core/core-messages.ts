@@ -15,6 +15,9 @@ import type { HookPlacement } from './step-runner.ts'
 import type { RequestStateKind } from './request-state.ts'
 import type { EngineTimings } from './timings.ts'
 
+/** vLLM's names: each token's heads together, or each head's tokens. */
+export type KvLayout = 'LBNHC' | 'LBHNC'
+
 /** Resolved and validated; the same object at both sides. */
 export interface EngineSettings {
   readonly role: ConnectorRole
@@ -23,6 +26,8 @@ export interface EngineSettings {
   readonly timeScale: number
   /** Ranks that share the heads. */
   readonly tpSize: number
+  /** Order of tokens and heads in a block. */
+  readonly kvLayout: KvLayout
   readonly blockTokens: number
   readonly blockCount: number
   readonly maxNumSeqs: number

@@ -4,6 +4,9 @@
  */
 import type { KvCacheLayout, KvMemory, KvMemoryAllocator } from '@kvferry/connector-api'
 import type { ModelShape } from '../model-presets.ts'
+import type { EngineSettings } from './core-messages.ts'
+
+type CacheSettings = Pick<EngineSettings, 'blockTokens' | 'blockCount' | 'tpSize' | 'kvLayout'>
 
 export interface RankCaches {
   readonly layout: KvCacheLayout
@@ -19,7 +22,7 @@ export interface KvCaches extends RankCaches {
 export function allocateKvCaches(
   allocator: KvMemoryAllocator,
   shape: ModelShape,
-  options: { readonly blockTokens: number; readonly blockCount: number; readonly tpSize: number },
+  options: CacheSettings,
 ): KvCaches {
   const ranks: RankCaches[] = []
   try {
@@ -36,9 +39,9 @@ export function allocateKvCaches(
 function allocateRank(
   allocator: KvMemoryAllocator,
   shape: ModelShape,
-  options: { readonly blockTokens: number; readonly blockCount: number; readonly tpSize: number },
+  options: CacheSettings,
 ): RankCaches {
-  const { blockTokens, blockCount, tpSize } = options
+  const { blockTokens, blockCount, tpSize, kvLayout } = options
   const { preset } = shape
   const blockSizeBytes = (shape.slotSizeBytes / tpSize) * blockTokens
   const regionSizeBytes = blockSizeBytes * blockCount
@@ -47,7 +50,7 @@ function allocateRank(
     // Peers must have the same bytes, so a scaled model is another model.
     model: shape.kvScale === 1 ? shape.name : `${shape.name}/${shape.kvScale}`,
     dtype: preset.dtype,
-    layout: 'LBNHC',
+    layout: kvLayout,
     layerCount: preset.layerCount,
     kvHeadCount: preset.kvHeadCount / tpSize,
     headSize: shape.headSize,

@@ -3,7 +3,12 @@
  * the head's place in the model, and a token depends on the bytes of all. So it does not show how many ranks
  * the heads are shared out to, and a head that went to another's place is seen. Used by forward.ts.
  */
-import type { KvCacheLayout, KvKernels, TokenSlots } from '@kvferry/connector-api'
+import {
+  isHeadMajor,
+  type KvCacheLayout,
+  type KvKernels,
+  type TokenSlots,
+} from '@kvferry/connector-api'
 import { wordSizeBytes } from '../model-presets.ts'
 
 const saltStep = 0x9e3779b97f4a7c15n
@@ -17,9 +22,14 @@ interface RankShares {
   readonly count: number
   /** Counted over the model. */
   readonly first: number
+  /** The slot of a share of the token at `offset` of its block. */
+  slotOf(offset: number, share: number): number
 }
 
-/** `ranks`: their caches, in order; block ids mean the same on all. In each, tokens come before heads. */
+/**
+ * `ranks`: their caches, in order; block ids mean the same on all. Where heads come before tokens, each has
+ * whole words.
+ */
 export function shardKernels(kernels: KvKernels, ranks: readonly KvCacheLayout[]): ContentKernels {
   const shares = ranks.map(sharesOf)
   if (shares.length === 1 && shares[0]!.count === 1) return kernels
@@ -39,11 +49,17 @@ function sharesOf(caches: KvCacheLayout, rank: number): RankShares {
   const { blockTokens, kvHeadCount, regions } = caches
   const headSizeBytes = regions[0]!.blockSizeBytes / blockTokens / kvHeadCount
   const count = headSizeBytes % wordSizeBytes === 0 ? kvHeadCount : kvHeadCount / 2
-  return { caches: { ...caches, blockTokens: blockTokens * count }, count, first: rank * count }
+  const slotOf = isHeadMajor(caches.layout)
+    ? (offset: number, share: number) => share * blockTokens + offset
+    : (offset: number, share: number) => offset * count + share
+  return {
+    caches: { ...caches, blockTokens: blockTokens * count },
+    ...{ count, first: rank * count, slotOf },
+  }
 }
 
-/** Token by token, in each share by share: in the order in which they lie in memory. */
-function slotsOf({ count }: RankShares, { blockIds, offsets }: TokenSlots): TokenSlots {
+/** Token by token, in each share by share. */
+function slotsOf({ count, slotOf }: RankShares, { blockIds, offsets }: TokenSlots): TokenSlots {
   const slots = {
     blockIds: new Uint32Array(count * blockIds.length),
     offsets: new Uint32Array(count * blockIds.length),
@@ -52,7 +68,7 @@ function slotsOf({ count }: RankShares, { blockIds, offsets }: TokenSlots): Toke
   for (let token = 0; token < blockIds.length; token++) {
     for (let share = 0; share < count; share++) {
       slots.blockIds[at] = blockIds[token]!
-      slots.offsets[at] = offsets[token]! * count + share
+      slots.offsets[at] = slotOf(offsets[token]!, share)
       at++
     }
   }

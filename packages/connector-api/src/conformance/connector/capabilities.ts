@@ -16,6 +16,18 @@ async function refuseEachOther(context: ConnectorContext, d0: ClusterEngineOptio
   context.assertNotLoaded(journey)
 }
 
+/** Of producer and consumer: equal, and either the larger. */
+const blockPairs = [
+  [4, 4],
+  [4, 8],
+  [8, 4],
+] as const
+const rankPairs = [
+  [1, 1],
+  [2, 1],
+  [1, 2],
+] as const
+
 export const capabilities: ConnectorGroupRuns<'C11'> = {
   ...tensorParallel,
   async 'C11.1'(context) {
@@ -53,6 +65,35 @@ export const capabilities: ConnectorGroupRuns<'C11'> = {
       await context.serveWell(cluster, { prompt: 99, promptTokenCount: 17 })
       await context.serveWell(cluster, { prompt: 99, promptTokenCount: 45 })
       await context.settle(cluster)
+    }
+  },
+  async 'C11.19'(context) {
+    await refuseEachOther(context, { layout: 'LBNHC' })
+  },
+  async 'C11.20'(context) {
+    const { supportsDifferentBlockSizes, tensorParallel: tp } = context.capabilities
+    const blocks = supportsDifferentBlockSizes ? blockPairs : [[4, 4] as const]
+    const ranks = tp === 'mapped' ? rankPairs : [[1, 1] as const]
+    for (const [from, to] of [
+      ['LBHNC', 'LBNHC'],
+      ['LBNHC', 'LBHNC'],
+    ]) {
+      for (const [pBlock, dBlock] of blocks) {
+        for (const [p, d] of ranks) {
+          const cluster = await context.openSlow({
+            engines: { kvHeadCount: 4, freeMode: 'cached' },
+            engine: {
+              p0: { layout: from!, blockTokens: pBlock, tpSize: p },
+              d0: { layout: to!, blockTokens: dBlock, tpSize: d },
+            },
+          })
+          await context.serveWell(cluster, { promptTokenCount: 9 })
+          // Beyond a local hit, which ends at a block of the consumer's.
+          await context.serveWell(cluster, { prompt: 99, promptTokenCount: 17 })
+          await context.serveWell(cluster, { prompt: 99, promptTokenCount: 45 })
+          await context.settle(cluster)
+        }
+      }
     }
   },
   async 'C11.6'(context) {

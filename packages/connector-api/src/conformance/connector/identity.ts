@@ -6,7 +6,8 @@ import type { ConnectorGroupRuns } from './clause-run.ts'
 const otherFacts: readonly Partial<KvCacheLayout>[] = [
   { model: 'other' },
   { dtype: 'float8' },
-  { layout: 'LBNHC' },
+  // No mere other order of tokens and heads, which may be mapped.
+  { layout: 'BLHNC' },
   { kvHeadCount: 2 },
   { headSize: 8 },
 ]

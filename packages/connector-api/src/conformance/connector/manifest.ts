@@ -16,6 +16,7 @@ const kinds: Readonly<
   tensorParallel: ['single', 'equal', 'mapped'],
   groupCountMax: 'count',
   supportsDifferentBlockSizes: [true, false],
+  supportsDifferentLayouts: [true, false, undefined],
   supportsLora: [true, false],
   supportsMultimodal: [true, false],
   supportsParallelSampling: [true, false],

@@ -55,6 +55,8 @@ export interface ClusterShape {
     readonly layout: string
   } | null
   readonly consumerBlockTokens: number
+  /** Where tokens and heads may come in another order at the consumer's; null: they don't. */
+  readonly layouts: { readonly producer: string; readonly consumer: string } | null
   /** Blocks go through host memory. */
   readonly isStaged: boolean
   /** Conversations go on: the next prompt begins with the last one, and its KV is where it was decoded. */
@@ -135,6 +137,7 @@ function planShape(seed: number): ClusterShape {
     tpSize: random.chance(0.2) ? 2 : 1,
     mapped: planRanks(seed),
     consumerBlockTokens: random.chance(0.2) ? 8 : 4,
+    layouts: planLayouts(seed),
     hasTurns: random.chance(0.3),
     isStaged: random.chance(0.15),
   }
@@ -146,6 +149,13 @@ function planRanks(seed: number): ClusterShape['mapped'] {
   const [producerTpSize, consumerTpSize] = mappedSizes[random.integer(mappedSizes.length)]!
   const layout = random.chance(0.3) ? 'LBNHC' : 'LBHNC'
   return { producerTpSize, consumerTpSize, layout }
+}
+
+function planLayouts(seed: number): ClusterShape['layouts'] {
+  const random = createSeededRandom(seed).fork('layouts')
+  if (!random.chance(0.2)) return null
+  const [producer, consumer] = random.chance(0.5) ? ['LBHNC', 'LBNHC'] : ['LBNHC', 'LBHNC']
+  return { producer: producer!, consumer: consumer! }
 }
 
 function planJob(random: SeededRandom, index: number, lengthMs: number): PlannedJob {

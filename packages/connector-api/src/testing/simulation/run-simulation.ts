@@ -105,20 +105,28 @@ export async function runSimulation(
 
 /** The plan's shape, as far as the manifest allows it. */
 function shapeOf({ factory }: SimulationTarget, { shape }: SimulationPlan) {
-  const { tensorParallel, supportsDifferentBlockSizes, isBidirectional } = factory.capabilities
+  const { tensorParallel, supportsDifferentBlockSizes, isBidirectional, supportsDifferentLayouts } =
+    factory.capabilities
   const mapped = tensorParallel === 'mapped' ? shape.mapped : null
   const tpSize = tensorParallel === 'single' ? 1 : shape.tpSize
   const blockTokens = supportsDifferentBlockSizes ? shape.consumerBlockTokens : defaultBlockTokens
   const hasTurns = isBidirectional && shape.hasTurns
+  const layouts = supportsDifferentLayouts === true ? shape.layouts : null
+  const [ofProducer, ofConsumer] = [layouts?.producer, layouts?.consumer].map((layout) =>
+    layout === undefined ? {} : { layout },
+  )
   if (mapped === null) {
-    return { ranks: { tpSize }, producer: {}, consumer: { blockTokens }, hasTurns }
+    // One head has no order.
+    const heads = layouts === null ? {} : { kvHeadCount: 2 * tpSize }
+    const consumer = { blockTokens, ...ofConsumer }
+    return { ranks: { tpSize, ...heads }, producer: { ...ofProducer }, consumer, hasTurns }
   }
   const { producerTpSize, consumerTpSize, layout } = mapped
   return {
     // Together their ranks hold the same heads.
     ranks: { kvHeadCount: Math.max(producerTpSize, consumerTpSize), layout },
-    producer: { tpSize: producerTpSize },
-    consumer: { tpSize: consumerTpSize, blockTokens },
+    producer: { tpSize: producerTpSize, ...ofProducer },
+    consumer: { tpSize: consumerTpSize, blockTokens, ...ofConsumer },
     hasTurns,
   }
 }
