@@ -3,8 +3,10 @@
  * of a load when all of its ranks have reported it. (Items 14 and 15 of vLLM's list, for equal sizes.)
  */
 import { rankKey } from '@kvferry/connector-api'
+import { withListener } from '@kvferry/connector-api/conformance'
 import { expect, test } from 'vitest'
 import { pull } from '../src/index.ts'
+import { decodeReadDone } from '../src/notification.ts'
 import { createPair, prompt, slowFabric, startLoad, until, untilAllFree } from './fixtures/world.ts'
 
 const two = { tpSize: 2 }
@@ -57,6 +59,35 @@ test('the second rank checks its own signature', async () => {
   const [first, second] = pair.d.host.ranks.map(({ agent }) => agent.counters().transfersPosted)
   expect([first, second]).toEqual([1, 0])
   await untilAllFree(pair)
+})
+
+test('one head on every rank, as with MLA: each of P’s ranks hears the end of its own request (23)', async () => {
+  const heard: string[] = []
+  const pair = await pairOfTwo({
+    p: {
+      layout: 'LBNHC',
+      wrapAgent: (agent) =>
+        withListener(agent, (listener) => ({
+          onNotifications(notifications) {
+            for (const { message } of notifications) heard.push(decodeReadDone(message).requestId)
+            listener.onNotifications(notifications)
+          },
+        })),
+    },
+    d: { layout: 'LBNHC' },
+  })
+  const request = await startLoad(pair)
+  await until(pair.world, () => request.outcome === 'loaded')
+  await untilAllFree(pair)
+  expect(heard).toEqual(['p-r0', 'p-r0'])
+})
+
+test('one head on every rank, as with MLA, and other TP sizes: nobody’s share of the others, refused by name (23)', async () => {
+  const pair = await createPair({ p: { tpSize: 2, kvHeadCount: 2 }, d: { kvHeadCount: 1 } })
+  const request = await startLoad(pair)
+  await until(pair.world, () => request.outcome === 'failed')
+  expect(request.errorCode).toBe('ERR_KV_PEER_INCOMPATIBLE')
+  expect(pair.d.logs.join()).toContain('kvHeadCount is 1 here and 1 on each of 2 ranks on p0')
 })
 
 test('P frees when all its ranks are done, not before', async () => {

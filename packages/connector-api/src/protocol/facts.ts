@@ -109,7 +109,7 @@ export function compareFacts(
   }
   // Of the model's heads each rank has its share.
   if (local.kvHeadCount * local.tpSize !== remote.kvHeadCount * remote.tpSize) {
-    return mismatch('kvHeadCount', local.kvHeadCount, remote.kvHeadCount)
+    return mismatch('kvHeadCount', headsOf(local), headsOf(remote))
   }
   if (!isWholeRatio(local.blockTokens, remote.blockTokens)) {
     return mismatch('blockTokens', local.blockTokens, remote.blockTokens)
@@ -135,6 +135,10 @@ export function compareFacts(
   }
   return null
 }
+
+/** A head that each rank has (MLA) is the same number on both sides, and another share of the model. */
+const headsOf = ({ kvHeadCount, tpSize }: PeerFacts): string =>
+  tpSize === 1 ? String(kvHeadCount) : `${kvHeadCount} on each of ${tpSize} ranks`
 
 const isWholeRatio = (a: number, b: number): boolean => a % b === 0 || b % a === 0
 

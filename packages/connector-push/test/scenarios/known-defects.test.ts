@@ -75,6 +75,22 @@ test('L1: the producer dies while the consumer waits', async () => {
   await settle(cluster)
 })
 
+test('one head on every rank, as with MLA: every rank of the consumer is written, and other TP sizes are refused by name (60)', async () => {
+  // Upstream: P writes its replicated cache to every rank of D, whatever the TP sizes.
+  const cluster = await open({ engines: { tpSize: 2, layout: 'LBNHC' } })
+  const journey = serve(cluster)
+  await until(cluster, () => journey.outcome === 'done')
+  expect(journey.consumer!.loadError).toBe(null)
+  const posted = cluster.engine('p0').host.ranks.map(({ agent }) => agent.counters().transfersDone)
+  expect(posted).toEqual([1, 1])
+  const odd = await open({ engine: { d0: { tpSize: 2, kvHeadCount: 2 } } })
+  const refused = serve(odd)
+  await until(odd, () => refused.outcome === 'done')
+  expect(refused.consumer!.loadError).toBe('ERR_KV_PEER_INCOMPATIBLE')
+  const { logs } = odd.engine('d0').host
+  expect(logs.join()).toContain('kvHeadCount is 1 on each of 2 ranks here and 1 on p0')
+})
+
 test('S1: an engine that waits for long is not forgotten by the other (58)', async () => {
   // Upstream: an engine that was only waited on counted as stale, and was removed while D waited.
   // Longer than a registration lives without a heartbeat.
