@@ -2,6 +2,8 @@ import { readFileSync } from 'node:fs'
 import { loadConnector } from '@kvferry/connector-api'
 import { expect, test } from 'vitest'
 import { parseXavierOptions, xavier } from '../src/index.ts'
+import { reservationTransitions } from '../src/history/reservation-transitions.ts'
+import { returningTransitions } from '../src/history/returning-transitions.ts'
 import { ticketTransitions } from '../src/ticket-transitions.ts'
 
 const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8')
@@ -19,10 +21,12 @@ test('the config word loads the factory', async () => {
 })
 
 /** One arrow for each pair of states, with the events that lead from one to the other. */
-function diagramOf(table: typeof ticketTransitions): string {
+function diagramOf(
+  table: Readonly<Record<string, Partial<Record<string, readonly string[]>>>>,
+): string {
   const arrows = new Map<string, string[]>()
   for (const [from, row] of Object.entries(table)) {
-    for (const [event, targets] of Object.entries(row)) {
+    for (const [event, targets = []] of Object.entries(row)) {
       for (const to of targets) {
         const arrow = `${from} --> ${to}`
         arrows.set(arrow, [...(arrows.get(arrow) ?? []), event])
@@ -30,10 +34,13 @@ function diagramOf(table: typeof ticketTransitions): string {
     }
   }
   const lines = [...arrows].map(([arrow, events]) => `  ${arrow}: ${events.join(', ')}`)
-  return ['```mermaid', 'stateDiagram-v2', '  [*] --> announced', ...lines, '```'].join('\n')
+  const [first] = Object.keys(table)
+  return ['```mermaid', 'stateDiagram-v2', `  [*] --> ${first}`, ...lines, '```'].join('\n')
 }
 
-test('the diagram is the table', () => {
-  const shown = readme.split('<!-- diagram -->\n')[1]?.split('\n<!-- /diagram -->')[0]
-  expect(shown?.trim()).toBe(diagramOf(ticketTransitions))
+test('the diagrams are the tables', () => {
+  const shown = readme.split('<!-- diagram -->\n').slice(1)
+  const diagrams = shown.map((text) => text.split('\n<!-- /diagram -->')[0]!.trim())
+  const tables = [ticketTransitions, returningTransitions, reservationTransitions]
+  expect(diagrams).toEqual(tables.map(diagramOf))
 })

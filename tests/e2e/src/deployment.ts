@@ -47,6 +47,8 @@ export interface Deployment {
 export interface EngineStats {
   /** Steps of the engine. */
   readonly steps: number
+  /** What its steps took on the device that it stands for. */
+  readonly modelledMs: number
   readonly blocks: {
     readonly total: number
     readonly free: number

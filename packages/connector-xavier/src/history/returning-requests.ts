@@ -72,7 +72,7 @@ export class ReturningRequests {
     this.#step(requestId, { kind: 'answered', question, blockCount })
   }
 
-  /** @throws RangeError when the engine took another number of tokens than it was offered. */
+  /** @throws InvariantError when the engine took other tokens than it was offered. */
   allocated(requestId: RequestId, blocks: BlockIds, externalTokenCount: number): void {
     this.#step(requestId, { kind: 'allocated', externalTokenCount }, blocks)
   }

@@ -3,7 +3,7 @@
  * engine asks, promised once the worker half has reserved it, restored when the engine has allocated. Knows
  * no keys and no blocks. Called by returning-requests.ts.
  */
-import { assertNever, instantPlus, type Instant } from '@kvferry/connector-api'
+import { assert, assertNever, instantPlus, type Instant } from '@kvferry/connector-api'
 import { checked, refuse, type Step } from '@kvferry/connector-api/protocol'
 import { returningTransitions } from './returning-transitions.ts'
 
@@ -153,13 +153,12 @@ function stepAllocated(
   if (state.kind !== 'answered') return refuse(machine, state, { kind: 'allocated' })
   const tokenEnd = endOf(state, context)
   const tokenStart = tokenEnd - externalTokenCount
-  const isWhole = tokenStart % context.blockTokens === 0
-  if (!isWhole || tokenStart < state.firstBlock * context.blockTokens) {
-    throw new RangeError(`${externalTokenCount} tokens were taken, others were offered`)
-  }
+  const isOffered =
+    tokenStart % context.blockTokens === 0 && tokenStart >= state.firstBlock * context.blockTokens
+  assert(isOffered, `${externalTokenCount} tokens were taken, others were offered`)
   const { firstBlock } = state
   return stay({ kind: 'restoring' }, { kind: 'restore', firstBlock, tokenStart, tokenEnd })
 }
 
-/** Pure. @throws InvariantError for an event that the state can't receive; RangeError for tokens never offered. */
+/** Pure. @throws InvariantError for an event that the state can't receive, and for tokens that were never offered. */
 export const stepReturning = checked(machine, returningTransitions, step)

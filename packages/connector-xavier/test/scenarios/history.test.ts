@@ -1,6 +1,10 @@
 /** Prompts that come back to whole engines, under the names of Xavier's requirements (decision 12). */
 import type { KvHistory, WorkerOutput } from '@kvferry/connector-api'
-import { createWorld, type Cluster } from '@kvferry/connector-api/testing'
+import {
+  createWorld,
+  type Cluster,
+  type ClusterEngineOptions,
+} from '@kvferry/connector-api/testing'
 import { expect, test } from 'vitest'
 import { xavier } from '../../src/index.ts'
 import { historyOf, kept, keepingEngines } from '../fixtures/kept.ts'
@@ -117,32 +121,71 @@ test('RT-45, H6: given up while it is restored, its blocks come back when the co
   expect(kept(cluster, 'historyLeasesOpen')).toBe(0)
 })
 
-test('K2: a reservation that has gone before its restore is computed, and nobody fails', async () => {
-  const opened: KvHistory[] = []
-  const forgetful = (...args: Parameters<ReturnType<typeof historyOf>>) => ({
-    open(...options: Parameters<ReturnType<ReturnType<typeof historyOf>>['open']>) {
-      const history = historyOf(1)(...args).open(...options)
-      opened.push(history)
+/** Producers whose history is changed as it is opened. */
+const changed = (change: (history: KvHistory) => void): ClusterEngineOptions => ({
+  ...keepingEngines(),
+  history: (world) => ({
+    open(options) {
+      const history = historyOf(1)(world).open(options)
+      change(history)
       return history
     },
+  }),
+})
+
+test('K2, RT-44: a reservation that has gone before its restore is computed, and nobody fails', async () => {
+  const engines = changed((history) => {
+    const reserve = history.reserve.bind(history)
+    history.reserve = (...args) => {
+      const found = reserve(...args)
+      if (found !== null) history.release(found.lease)
+      return found
+    }
   })
-  const cluster = await open({ engines: { ...keepingEngines(), history: forgetful } })
+  const cluster = await open({ engines })
   await served(cluster)
-  const [history] = opened
-  const reserve = history!.reserve.bind(history)
-  history!.reserve = (...args) => {
-    const found = reserve(...args)
-    if (found !== null) history!.release(found.lease)
-    return found
-  }
   const journey = serve(cluster, { id: 'again' })
   await untilServed(cluster, journey)
   expect(journey).toMatchObject({
-    outcome: 'done',
-    producer: { loadError: 'ERR_KV_LEASE_EXPIRED' },
+    ...{ outcome: 'done', producer: { loadError: 'ERR_KV_LEASE_EXPIRED' } },
   })
   expect(kept(cluster, 'historyHitBlocks')).toBe(0)
   await settle(cluster)
+})
+
+test('RT-35: a restore that can’t be started gives its reservation back, and is computed', async () => {
+  const engines = changed((history) => {
+    history.restore = () => Promise.reject(new RangeError('no such blocks'))
+  })
+  const cluster = await open({ engines })
+  await served(cluster)
+  const journey = serve(cluster, { id: 'again' })
+  await untilServed(cluster, journey)
+  expect(journey).toMatchObject({
+    ...{ outcome: 'done', producer: { loadError: 'ERR_KV_TRANSFER_FAILED' } },
+  })
+  await settle(cluster)
+  expect(kept(cluster, 'historyLeasesOpen')).toBe(0)
+})
+
+test('RT-13: N = 33 and 30 of 16 a block: the first two blocks are offered, without the last token', async () => {
+  const offers: number[][] = []
+  const engines = changed((history) => {
+    history.offer = ({ keys, blockIds }) => {
+      offers.push([keys.length / 32, blockIds.length])
+      return null
+    }
+  })
+  const cluster = await open({ engines: { ...engines, blockTokens: 16 } })
+  for (const promptTokenCount of [33, 30, 1]) {
+    await untilServed(cluster, serve(cluster, { id: `n${promptTokenCount}`, promptTokenCount }))
+  }
+  await settle(cluster)
+  // A prompt of one token has nothing to keep.
+  expect(offers).toEqual([
+    [2, 2],
+    [2, 2],
+  ])
 })
 
 test('a copy that fails fails nobody: what it would have restored is computed', async () => {

@@ -1,0 +1,65 @@
+/** RT-30, RT-52: prompts that P's own cache dropped come back through its history, between processes over real NIXL. */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { complete, promptOf, type CompletionRequest, type Outcome } from '../src/completions.ts'
+import { startDeployment, type Deployment } from '../src/deployment.ts'
+
+const blockTokens = 16
+/** 33 blocks; of the first 512 tokens 32, which the history's writer takes in one go. */
+const length = 513
+const engineFlags = [`--block-size=${blockTokens}`, '--max-model-len=1024', '--num-blocks=128']
+
+let deployment: Deployment
+let oracle: string
+beforeAll(async () => {
+  // 64 blocks in the device tier, as many as the engine has in the host tier.
+  const connectorOptions = { gpuCacheBytes: 64 * blockTokens * 1_024 }
+  deployment = await startDeployment({ connector: 'xavier', connectorOptions, engineFlags })
+  oracle = await deployment.oracleUrl()
+})
+afterAll(() => deployment?.close())
+
+const requestOf = (seed: number, stream = false): CompletionRequest => ({
+  prompt: promptOf(length, seed),
+  ...{ maxTokens: 8, stream },
+})
+
+/** What it said, and what P did for it. */
+async function ask(request: CompletionRequest) {
+  const before = await deployment.stats('prefill')
+  const outcome: Outcome = await complete(deployment.routerUrl, request)
+  await expect
+    .poll(async () => (await deployment.stats('prefill')).blocks.leased, { timeout: 60_000 })
+    .toBe(0)
+  const after = await deployment.stats('prefill')
+  const grown = (name: string): number =>
+    (after.connectorCounters[name] ?? 0) - (before.connectorCounters[name] ?? 0)
+  return {
+    outcome,
+    restoredBlocks: grown('historyHitBlocks'),
+    hostHitBlocks: grown('historyHostHitBlocks'),
+    finished: grown('ticketsFinished'),
+    lost: [
+      'historyFailures',
+      'historyFailedLoads',
+      'leasesExpired',
+      'historyDeadlineDroppedBlocks',
+    ].filter((name) => grown(name) > 0),
+    modelledMs: after.modelledMs - before.modelledMs,
+    mismatchedBlocks: after.verification.mismatchedBlocks,
+  }
+}
+
+test('a prompt that P dropped is restored block for block, computes less and says the same; streamed and not', async () => {
+  const expected = await complete(oracle, requestOf(1))
+  const first = await ask(requestOf(1))
+  expect(first).toMatchObject({ outcome: expected, restoredBlocks: 0, finished: 1, lost: [] })
+  for (const stream of [false, true]) {
+    // Four others fill P's 128 blocks.
+    for (const seed of [2, 3, 4, 5]) await ask(requestOf(10 * seed + Number(stream)))
+    const again = await ask(requestOf(1, stream))
+    expect(again).toMatchObject({ outcome: expected, restoredBlocks: 32, finished: 1, lost: [] })
+    // The others have pushed it out of the device tier, too.
+    expect(again).toMatchObject({ hostHitBlocks: 32, mismatchedBlocks: 0 })
+    expect(again.modelledMs).toBeLessThan(first.modelledMs / 2)
+  }
+})
