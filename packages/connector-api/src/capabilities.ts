@@ -32,4 +32,9 @@ export interface ConnectorCapabilities {
    * one configured, the engine is refused at its start. Added in CONTRACT_VERSION 3.
    */
   readonly transferPaths?: readonly AgentPath[]
+  /**
+   * It keeps released KV in the history that it is given (`WorkerComponents.history`), and restores prompts that come back.
+   * Absent means no. Added in CONTRACT_VERSION 4.
+   */
+  readonly keepsHistory?: boolean
 }

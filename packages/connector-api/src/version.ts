@@ -16,7 +16,8 @@ export const WIRE_VERSION = 4
  *   1  as proven in the reference engine and inside vLLM (contributing/decisions/0007)
  *   2  requests name their prompt: `promptDigest`, and `digestOf` where answers are handed over (0009)
  *   3  the paths that a connector's transfers may take: `transferPaths` (0011)
- *   4  keys of a request's blocks, and a worker half's answers to its scheduler half: `blockKeysOf`, `matched` (0013)
+ *   4  keys of a request's blocks, and a worker half's answers to its scheduler half: `blockKeysOf`, `matched`,
+ *      `keepsHistory` (0013)
  *   5  peers whose blocks have tokens and heads in the other order: `supportsDifferentLayouts`
  */
 export const CONTRACT_VERSION = 5

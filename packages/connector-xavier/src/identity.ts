@@ -13,6 +13,7 @@ const capabilities: ConnectorCapabilities = {
   supportsLora: false,
   supportsMultimodal: false,
   supportsParallelSampling: false,
+  keepsHistory: true,
 }
 
 export const xavierIdentity = { name: 'xavier', capabilities }

@@ -29,6 +29,7 @@ export const connectorGroups = {
   C9: 'limits',
   C10: 'closing',
   C11: 'capabilities',
+  C12: 'prompts that come back',
 } as const
 
 export type ConnectorGroup = keyof typeof connectorGroups
@@ -214,6 +215,32 @@ export const connectorClauses = [
     id: 'C11.20',
     sentence: 'different orders of tokens and heads are converted, byte for byte',
     needs: { supportsDifferentLayouts: [true] },
+  },
+
+  {
+    id: 'C12.1',
+    sentence: 'a prompt that comes back is restored byte for byte, and handed over like any other',
+    needs: { keepsHistory: [true] },
+  },
+  {
+    id: 'C12.2',
+    sentence: 'blocks that the history copies stay the request’s until it has',
+    needs: { keepsHistory: [true] },
+  },
+  {
+    id: 'C12.3',
+    sentence: 'the abort of a returning prompt at any point leaks no block and no reservation',
+    needs: { keepsHistory: [true] },
+  },
+  {
+    id: 'C12.4',
+    sentence: 'what can’t be restored is computed, and fails nobody',
+    needs: { keepsHistory: [true] },
+  },
+  {
+    id: 'C12.5',
+    sentence: 'the producer’s close at any point of a restore leaves no reservation',
+    needs: { keepsHistory: [true] },
   },
 ] as const satisfies readonly ConnectorClause[]
 

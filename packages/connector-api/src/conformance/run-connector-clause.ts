@@ -14,6 +14,7 @@ import { identity } from './connector/identity.ts'
 import { leases } from './connector/leases.ts'
 import { manifest } from './connector/manifest.ts'
 import { messages } from './connector/messages.ts'
+import { returningPrompts } from './connector/returning-prompts.ts'
 import { straightPath } from './connector/straight-path.ts'
 import type { ConnectorCapabilities } from '../capabilities.ts'
 import { connectorClauses } from './connector-clauses.ts'
@@ -34,6 +35,7 @@ const runs: Readonly<Record<ConnectorClauseId, ConnectorClauseRun>> = {
   ...bounds,
   ...closing,
   ...capabilities,
+  ...returningPrompts,
 }
 
 /** Why the manifest rules the clause out; null when it applies. */
@@ -44,7 +46,8 @@ export function reasonByManifest(
   for (const [name, values] of Object.entries(needs)) {
     // What was added later is absent in older ones, and means no.
     const value = manifestOf[name as keyof ConnectorCapabilities] ?? false
-    if (!(values as readonly unknown[]).includes(value)) return `${name} is ${String(value)}`
+    if ((values as readonly unknown[]).includes(value)) continue
+    return value === undefined ? `no ${name}` : `${name} is ${String(value)}`
   }
   return null
 }

@@ -7,6 +7,7 @@ import {
   wrapFactory,
   type WrongConnector,
 } from '@kvferry/connector-api/conformance'
+import { chainBlockKeys } from '@kvferry/connector-api'
 import { xavier } from '../../src/index.ts'
 
 /** A producer that does not answer writes no more. */
@@ -30,6 +31,18 @@ const freeAtEnd = wrapFactory(xavier, {
   }),
 })
 
+/** All prompts of one length are one prompt. */
+const keyByLength = wrapFactory(xavier, {
+  scheduler: (scheduler) => ({
+    onNewRequest: (request) =>
+      scheduler.onNewRequest({
+        ...request,
+        blockKeysOf: (count) =>
+          chainBlockKeys({ model: 'm', layout: '' }, new Uint8Array(count), 4),
+      }),
+  }),
+})
+
 export const ruleMutants: readonly WrongConnector[] = [
   { name: 'free at abort', clause: 'C5.3', factory: freeAtAbort(xavier) },
   { name: 'believe silence', clause: 'C5.3', factory: believeSilence },
@@ -37,4 +50,6 @@ export const ruleMutants: readonly WrongConnector[] = [
   { name: 'accept forged token', clause: 'C7.4', factory: acceptForgedToken(xavier) },
   { name: 'double report', clause: 'C2.1', factory: doubleReport(xavier) },
   { name: 'free the source at its end', clause: 'C2.1', factory: freeAtEnd },
+  { name: 'free what is being kept', clause: 'C12.2', factory: freeAtEnd },
+  { name: 'know prompts by their length', clause: 'C12.1', factory: keyByLength },
 ]

@@ -7,7 +7,10 @@ import { assert, assertRefused } from '../agent/expect.ts'
 import type { ConnectorGroupRuns } from './clause-run.ts'
 
 const kinds: Readonly<
-  Record<Exclude<keyof ConnectorCapabilities, 'transferPaths'>, readonly unknown[] | 'count'>
+  Record<
+    Exclude<keyof ConnectorCapabilities, 'transferPaths' | 'keepsHistory'>,
+    readonly unknown[] | 'count'
+  >
 > = {
   transferMode: ['pull', 'push', 'ticket'],
   dispatch: ['sequential', 'concurrent'],
