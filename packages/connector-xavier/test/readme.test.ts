@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { loadConnector } from '@kvferry/connector-api'
 import { expect, test } from 'vitest'
-import { parseXavierOptions, xavier } from '../src/index.ts'
+import { parseXavierOptions, xavier, xavierLimits } from '../src/index.ts'
 import { reservationTransitions } from '../src/history/reservation-transitions.ts'
 import { returningTransitions } from '../src/history/returning-transitions.ts'
 import { ticketTransitions } from '../src/ticket-transitions.ts'
@@ -43,4 +43,22 @@ test('the diagrams are the tables', () => {
   const diagrams = shown.map((text) => text.split('\n<!-- /diagram -->')[0]!.trim())
   const tables = [ticketTransitions, returningTransitions, reservationTransitions]
   expect(diagrams).toEqual(tables.map(diagramOf))
+})
+
+test('RT-16: the guide says how long things are kept, by whom, and what becomes of the rest', () => {
+  const page = new URL('../../../docs/how-to/tiered-history.md', import.meta.url)
+  const guide = readFileSync(page, 'utf8')
+  const { unclaimedTicketMs, claimedTicketMs, gpuCacheBytes } = xavierLimits
+  for (const said of [
+    `${unclaimedTicketMs / 1_000} s (\`unclaimedTicketMs\`)`,
+    `${claimedTicketMs / 60_000} min after that engine's last word`,
+    'a late decode engine computes the prompt',
+    '**Only P keeps one.**',
+    "what isn't copied isn't kept",
+    '`n` above 1 is refused',
+    "up to the size of the engine's whole KV cache",
+    gpuCacheBytes.toLocaleString('en'),
+  ]) {
+    expect(guide).toContain(said)
+  }
 })

@@ -153,10 +153,13 @@ describe('a handoff is left alone', () => {
     await releases.settled()
   })
 
-  it('when a decode engine took it', async () => {
-    const { router, d } = await setup({ decode: withRelease(decodeAnswer) })
-    expect((await post(router.url, prompt)).status).toBe(200)
+  it('when a decode engine took it, streamed and not: no further call (RT-33)', async () => {
+    const { router, p, d } = await setup({ decode: withRelease(decodeAnswer) })
+    for (const stream of [false, true]) {
+      expect((await post(router.url, { ...prompt, stream })).status).toBe(200)
+    }
     expect(releasesAt(d)).toEqual([])
+    expect([p.received.length, d.received.length]).toEqual([2, 2])
   })
 
   it('when the client left while a decode engine had it', async () => {

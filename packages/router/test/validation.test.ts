@@ -14,7 +14,7 @@ describe('validation', () => {
     ['a number as prompt', { model: 'm', prompt: 4 }, 'ERR_KV_MESSAGE_INVALID', 'prompt'],
     ['stream that is text', { ...prompt, stream: 'yes' }, 'ERR_KV_MESSAGE_INVALID', 'stream'],
     ['max_tokens 0', { ...prompt, max_tokens: 0 }, 'ERR_KV_MESSAGE_INVALID', 'max_tokens'],
-    ['n = 2', { ...prompt, n: 2 }, 'ERR_KV_UNSUPPORTED', 'n: only 1'],
+    ['n = 2 (RT-48)', { ...prompt, n: 2 }, 'ERR_KV_UNSUPPORTED', 'n: only 1'],
     ['n = 0', { ...prompt, n: 0 }, 'ERR_KV_UNSUPPORTED', 'n: only 1'],
     ['best_of = 3', { ...prompt, best_of: 3 }, 'ERR_KV_UNSUPPORTED', 'best_of'],
     ['two prompts', { ...prompt, prompt: ['a', 'b'] }, 'ERR_KV_UNSUPPORTED', 'one request per'],

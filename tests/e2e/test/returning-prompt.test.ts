@@ -62,4 +62,6 @@ test('a prompt that P dropped is restored block for block, computes less and say
     expect(again).toMatchObject({ hostHitBlocks: 32, mismatchedBlocks: 0 })
     expect(again.modelledMs).toBeLessThan(first.modelledMs / 2)
   }
+  const metrics = await (await fetch(`${deployment.child('prefill').ready.url}/metrics`)).text()
+  expect(metrics).toContain('kv_history_hit_blocks_total{tier="host"} 64')
 })

@@ -35,6 +35,25 @@ test('RT-13: N = 33 and 30 of 16 a block: all tokens, the blocks that hold them,
   }
 })
 
+test('RT-23: a read that ends half-way makes all blocks of its load invalid, and no other load', async () => {
+  const cluster = await open({ producerCount: 2 })
+  const journey = serve(cluster)
+  const other = serve(cluster, { id: 'other', prompt: 2, producer: 'p1' })
+  await untilWriting(cluster)
+  await cluster.world.clock.advance(1)
+  cluster.kill('p0')
+  await untilServed(cluster, journey)
+  await untilServed(cluster, other)
+  expect([journey.outcome, other.consumer!.loadError]).toEqual(['done', null])
+  const failed = cluster.engine('d0').host.outputs.flatMap((output) => output.failed)
+  // 30 tokens in blocks of four.
+  expect(failed.map(({ requestId, blockIds }) => [requestId, blockIds[0]!.length])).toEqual([
+    [journey.consumer!.id, 8],
+  ])
+  await cluster.settle(60_000)
+  cluster.auditor.assertClean()
+})
+
 test('P2: a request that its client gave up leaves no ticket', async () => {
   const cluster = await open({ engines: { stepMs: 50, stepTokenCountMax: 16 } })
   const journey = serve(cluster)
