@@ -62,6 +62,7 @@ describe('a load that ends well', () => {
     const { text, end } = await engine.run(prompt, maxTokens)
     expect(text).toBe(await oracleText())
     expect(end.timings.verification.blocksLoaded).toBe(5)
+    expect(end.timings.prefillEndAtMs).toBeGreaterThanOrEqual(end.timings.loadReadyAtMs!)
   })
 
   it('starts after the local prefix hit', async () => {

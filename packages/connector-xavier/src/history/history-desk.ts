@@ -132,16 +132,18 @@ export class HistoryDesk {
       case 'report':
         return this.#report(requestId, effect.blockIds, effect.error)
       case 'alarm':
-        this.#components.logger.error(
-          'history: a restore has no end yet; its blocks stay out of service',
-          {
-            requestId,
-          },
-        )
-        return
+        return this.#alarm(requestId)
       default:
         return assertNever(effect)
     }
+  }
+
+  /** An engine that only waits for it takes no step by itself, and its counters are asked for in steps. */
+  #alarm(requestId: RequestId): void {
+    this.#components.logger.error('history: a restore has no end yet; its blocks stay out of use', {
+      requestId,
+    })
+    this.#components.requestStep()
   }
 
   async #copy(requestId: RequestId, lease: HistoryLease, blockIds: Uint32Array): Promise<void> {

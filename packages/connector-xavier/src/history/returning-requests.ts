@@ -50,14 +50,11 @@ export class ReturningRequests {
   }
 
   /** A request whose KV goes to others, and is kept. Its keys are worked out here, once. */
-  add({ requestId, promptTokenCount, blockKeysOf }: RequestView): void {
-    if (blockKeysOf === undefined) return
-    const tokenCount = promptTokenCount - 1
-    this.#records.set(requestId, {
-      keys: blockKeysOf(tokenCount),
-      tokenCount,
-      state: { kind: 'new' },
-    })
+  add(request: RequestView): void {
+    const tokenCount = request.promptTokenCount - 1
+    const keys = request.blockKeysOf?.(tokenCount)
+    if (keys === undefined) return
+    this.#records.set(request.requestId, { keys, tokenCount, state: { kind: 'new' } })
   }
 
   /** Repeatable; null while the worker half hasn't answered. */

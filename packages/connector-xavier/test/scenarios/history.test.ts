@@ -7,7 +7,7 @@ import {
 } from '@kvferry/connector-api/testing'
 import { expect, test } from 'vitest'
 import { xavier } from '../../src/index.ts'
-import { historyOf, kept, keepingEngines } from '../fixtures/kept.ts'
+import { historyOf, keeping, kept, keepingEngines } from '../fixtures/kept.ts'
 import { handoff, open, serve, settle, until, untilServed } from '../fixtures/story.ts'
 
 /** 30 tokens in blocks of four: the 29 that are kept are in eight blocks, the last of them partly filled. */
@@ -209,6 +209,30 @@ test('a copy that fails fails nobody: what it would have restored is computed', 
   expect(journey.producer).toMatchObject({ loadError: 'ERR_KV_TRANSFER_FAILED' })
   await settle(cluster)
   expect(kept(cluster, 'historyFailedLoads')).toBe(1)
+})
+
+test('a restore without an end keeps its blocks out of use and its request waiting, until it ends', async () => {
+  const ends: (() => void)[] = []
+  const engines = changed((history) => {
+    const restore = history.restore.bind(history)
+    history.restore = async (...args) => {
+      await new Promise<void>((end) => ends.push(end))
+      return restore(...args)
+    }
+  })
+  const options = keeping(8, 16, { transferDeadlineMs: 500 })
+  const cluster = await open({ engines: { ...engines, options } })
+  await served(cluster)
+  const journey = serve(cluster, { id: 'again' })
+  await until(cluster, () => kept(cluster, 'blocksQuarantined') === blockCount, 2_000)
+  expect(journey.producer!.status).toBe('loading')
+  const { logs } = cluster.engine('p0').host
+  expect(logs.some((line) => line.includes('a restore has no end yet'))).toBe(true)
+  for (const end of ends) end()
+  await untilServed(cluster, journey)
+  expect([journey.outcome, kept(cluster, 'historyHitBlocks')]).toEqual(['done', blockCount])
+  await settle(cluster)
+  expect(kept(cluster, 'blocksQuarantined')).toBe(0)
 })
 
 test('RT-49: a budget of 0 keeps nothing and asks nothing, and handoffs go on', async () => {
