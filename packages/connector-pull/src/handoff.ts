@@ -21,6 +21,7 @@ import {
   canMapRanks,
   flag,
   hexBytes,
+  hexOf,
   instantMs,
   integer,
   invalidField,
@@ -70,9 +71,9 @@ export function encodeHandoff(handoff: Handoff): KvTransferParams {
     remote_host: remote.host,
     remote_port: remote.port,
     remote_num_tokens: handoff.tokenCount,
-    remote_prompt_digest: Buffer.from(handoff.promptDigest).toString('hex'),
+    remote_prompt_digest: hexOf(handoff.promptDigest),
     remote_lease_deadline_ms: handoff.leaseDeadlineMs,
-    remote_signature: Buffer.from(handoff.signature).toString('hex'),
+    remote_signature: hexOf(handoff.signature),
     tp_size: handoff.tpSize,
     transfer_mode: 'pull',
     wire_version: WIRE_VERSION,
@@ -176,7 +177,7 @@ function checkPrompt(
     throw unsupported('isBidirectional', 'the next turn in an engine that has no digests of parts')
   }
   if (own === null) throw invalidField('remote_num_tokens', tokenCount)
-  if (!given.every((byte, index) => byte === own[index])) {
+  if (Buffer.compare(given, own) !== 0) {
     throw invalidField('remote_prompt_digest', params['remote_prompt_digest'])
   }
   return given

@@ -38,6 +38,7 @@ export class MetadataOutbox {
 
   /** One step's metadata. */
   drain(now: Instant): Uint8Array {
+    if (this.isEmpty) return encodeMetadata([])
     const shipped: MetadataEntry[] = []
     let sizeBytes = 0
     for (const pending of this.#entries) {

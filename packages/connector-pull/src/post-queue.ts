@@ -30,6 +30,8 @@ export interface Posted {
   readonly event: Extract<ReadEvent, { kind: 'handoff-refuse' | 'post-end' | 'post-fail' }>
 }
 
+const nothing: readonly Posted[] = []
+
 export class PostQueue {
   readonly #init: PostQueueOptions
   #waiting: ReadRecord[] = []
@@ -43,7 +45,8 @@ export class PostQueue {
   }
 
   /** One event for each READ that still wants to leave. Never throws for an operating error. */
-  drain(): Posted[] {
+  drain(): readonly Posted[] {
+    if (this.#waiting.length === 0) return nothing
     const waiting = this.#waiting.filter(({ state }) => state.kind === 'posting')
     this.#waiting = []
     const ended: Posted[] = []

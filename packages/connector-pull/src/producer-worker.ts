@@ -124,6 +124,7 @@ export class ProducerWorker {
   }
 
   takeSent(): RequestId[] {
+    if (!this.#leases.hasUnreported) return []
     const sent = this.#leases.takeSent()
     for (const requestId of sent) this.#staged?.end(requestId)
     return sent

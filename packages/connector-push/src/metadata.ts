@@ -90,8 +90,14 @@ export function entrySizeBytes(entry: MetadataEntry): number {
   }
 }
 
+/** Most steps have no news: all of them have these bytes, which nobody writes into. */
+const noNews = encodeEntries([])
+
 /** @throws RangeError beyond the limits of one step (metadata-outbox.ts cuts before). */
-export function encodeMetadata(entries: readonly MetadataEntry[]): Uint8Array {
+export const encodeMetadata = (entries: readonly MetadataEntry[]): Uint8Array =>
+  entries.length === 0 ? noNews : encodeEntries(entries)
+
+function encodeEntries(entries: readonly MetadataEntry[]): Uint8Array {
   const writer = new ByteWriter(2 * protocolLimits.metadataSizeBytesMax)
   writer.u8(metadataVersion).u32(entries.length)
   for (const entry of entries) {
@@ -127,7 +133,8 @@ function writeEntry(writer: ByteWriter, entry: MetadataEntry): void {
 }
 
 /** @throws ConnectorError ERR_KV_MESSAGE_INVALID for bytes of another version. */
-export function decodeMetadata(bytes: Uint8Array): MetadataEntry[] {
+export function decodeMetadata(bytes: Uint8Array): readonly MetadataEntry[] {
+  if (bytes === noNews) return []
   const reader = new ByteReader(bytes, 'step metadata')
   const version = reader.u8()
   if (version !== metadataVersion) reader.fail(`version ${version}`)

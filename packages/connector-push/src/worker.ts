@@ -40,6 +40,8 @@ export class PushWorker implements ConnectorWorker {
   readonly #rank: Rank
   readonly #counters = createCounters()
   readonly #life: WorkerLife<Parts>
+  /** Two hooks of a step read the same bytes. */
+  #read: { readonly meta: Uint8Array; readonly entries: readonly MetadataEntry[] } | null = null
 
   constructor(components: WorkerComponents, options: PushOptions, rank: Rank) {
     this.#components = components
@@ -62,7 +64,9 @@ export class PushWorker implements ConnectorWorker {
   /** Waits for WRITEs that read blocks of preempted requests. */
   async handlePreemptions(meta: Uint8Array): Promise<void> {
     const parts = this.#life.registered()
-    const requestIds = decodeMetadata(meta).flatMap((entry) =>
+    const entries = decodeMetadata(meta)
+    this.#read = { meta, entries }
+    const requestIds = entries.flatMap((entry) =>
       entry.kind === 'preempt' ? [entry.requestId] : [],
     )
     if (requestIds.length > 0) await parts.producer.preempt(requestIds)
@@ -71,7 +75,9 @@ export class PushWorker implements ConnectorWorker {
   /** @throws TypeError before `registerKvCaches`; ConnectorError ERR_KV_MESSAGE_INVALID for bytes of another version. */
   bindConnectorMetadata(meta: Uint8Array): void {
     const parts = this.#life.registered()
-    for (const entry of decodeMetadata(meta)) apply(entry, parts)
+    const entries = this.#read?.meta === meta ? this.#read.entries : decodeMetadata(meta)
+    this.#read = null
+    for (const entry of entries) apply(entry, parts)
   }
 
   /** What this step's forward computes is handed to the agent here, behind its fence. */

@@ -14,6 +14,15 @@ export interface Readiness {
   readonly problems: readonly string[]
 }
 
+/** What follows from whom the engines say they are. */
+interface Pairing {
+  readonly peers: readonly (EnginePeer | null)[]
+  /** A handoff of one would be read from, or released at, the other: neither gets a request. */
+  readonly doubted: ReadonlySet<Engine>
+  /** Of each prefill engine's word of itself, the decode engines that can serve with it. */
+  readonly decodesOf: Map<EnginePeer, readonly Engine[]>
+}
+
 /** Pairs grow with the product of both sides; nobody reads more. */
 const problemCountMax = 16
 
@@ -29,35 +38,36 @@ export interface FleetOptions {
 export class Fleet {
   readonly prefills: readonly Engine[]
   readonly decodes: readonly Engine[]
+  readonly engines: readonly Engine[]
   readonly #obstacle: (prefill: EnginePeer) => string | null
   readonly #prefillPolicy: SelectionPolicy
   readonly #decodePolicy: SelectionPolicy
+  /** Asked for by every request; polls change it. */
+  #known: Pairing | null = null
 
   constructor(options: FleetOptions) {
     this.prefills = options.prefills
     this.decodes = options.decodes
+    this.engines = [...this.prefills, ...this.decodes]
     this.#obstacle = options.obstacle
     this.#prefillPolicy = options.createPolicy()
     this.#decodePolicy = options.createPolicy()
   }
 
-  get engines(): readonly Engine[] {
-    return [...this.prefills, ...this.decodes]
-  }
 
   /**
    * The next P that is up and has a matching D; with `modes` one of these transfer modes.
    * @throws RouterError 503 ERR_KV_PEER_UNAVAILABLE.
    */
   choosePrefill(excluded: ReadonlySet<Engine>, modes: ReadonlySet<string> | null = null): Engine {
-    const doubted = this.#doubted()
+    const { doubted } = this.#pairing()
     const isServed = ({ peer }: Engine) => modes === null || modes.has(peer?.transferMode ?? 'none')
     const candidates = this.prefills.filter(
       (engine) =>
         !excluded.has(engine) &&
         !doubted.has(engine) &&
         isServed(engine) &&
-        this.#matchingDecodes(engine.peer, doubted).length > 0,
+        this.#matchingDecodes(engine.peer).length > 0,
     )
     if (candidates.length === 0) throw this.#unavailable('prefill')
     return this.#prefillPolicy.pick(candidates)
@@ -71,9 +81,9 @@ export class Fleet {
   }
 
   readiness(): Readiness {
-    const doubted = this.#doubted()
+    const { doubted } = this.#pairing()
     const isReady = this.prefills.some(
-      (engine) => !doubted.has(engine) && this.#matchingDecodes(engine.peer, doubted).length > 0,
+      (engine) => !doubted.has(engine) && this.#matchingDecodes(engine.peer).length > 0,
     )
     const down = this.engines.flatMap(({ leg, url, state }) =>
       state.kind === 'up'
@@ -84,15 +94,31 @@ export class Fleet {
     return { isReady, problems: problems.slice(0, problemCountMax) }
   }
 
-  #matchingDecodes(
-    prefill: EnginePeer | null,
-    doubted: ReadonlySet<Engine> = this.#doubted(),
-  ): Engine[] {
-    if (prefill === null || this.#obstacle(prefill) !== null) return []
-    return this.decodes.filter(
+  #matchingDecodes(prefill: EnginePeer | null): readonly Engine[] {
+    if (prefill === null) return []
+    const { doubted, decodesOf } = this.#pairing()
+    const known = decodesOf.get(prefill)
+    if (known !== undefined) return known
+    const canDispatch = this.#obstacle(prefill) === null
+    const decodes = this.decodes.filter(
       (engine) =>
-        engine.peer !== null && !doubted.has(engine) && findMismatch(prefill, engine.peer) === null,
+        canDispatch &&
+        engine.peer !== null &&
+        !doubted.has(engine) &&
+        findMismatch(prefill, engine.peer) === null,
     )
+    decodesOf.set(prefill, decodes)
+    return decodes
+  }
+
+  /** Worked out anew when an engine came, went, or says something else of itself. */
+  #pairing(): Pairing {
+    const { engines } = this
+    const isKnown = this.#known?.peers.every((peer, at) => peer === engines[at]?.peer) ?? false
+    if (this.#known !== null && isKnown) return this.#known
+    const doubted = new Set(this.#namesakes().flatMap(([, namesakes]) => namesakes))
+    this.#known = { peers: engines.map(({ peer }) => peer), doubted, decodesOf: new Map() }
+    return this.#known
   }
 
   /** Engines that call themselves the same, by that name. */
@@ -104,11 +130,6 @@ export class Fleet {
       byName.set(engineId, [...(byName.get(engineId) ?? []), engine])
     }
     return [...byName].filter(([, engines]) => engines.length > 1)
-  }
-
-  /** A handoff of one would be read from, or released at, the other: neither gets a request. */
-  #doubted(): ReadonlySet<Engine> {
-    return new Set(this.#namesakes().flatMap(([, engines]) => engines))
   }
 
   #sharedNames(): string[] {

@@ -16,20 +16,39 @@ export function createSystemClock(): Clock {
     now,
     after(delayMs: number, callback: () => void): Timer {
       if (!Number.isFinite(delayMs)) throw new RangeError(`delayMs must be finite, got ${delayMs}`)
-      const dueAt = now() + delayMs
-      let timeout: NodeJS.Timeout
-      // Node's timers count whole milliseconds of the loop's own time and may fire early by up to one,
-      // which would break "at or after": what is left is waited for again.
-      const onTimeout = (): void => {
-        if (now() < dueAt) arm()
-        else callback()
-      }
-      const arm = (): void => {
-        const remainingMs = Math.max(0, Math.ceil(dueAt - now()))
-        timeout = setTimeout(onTimeout, Math.min(remainingMs, timeoutMsMax))
-      }
-      arm()
-      return { stop: () => clearTimeout(timeout) }
+      return new SystemTimer(delayMs, callback)
     },
+  }
+}
+
+/** Hooks start several in a step: one object each, and one reading of the clock. */
+class SystemTimer implements Timer {
+  readonly #dueAt: number
+  readonly #callback: () => void
+  #timeout: NodeJS.Timeout
+
+  constructor(delayMs: number, callback: () => void) {
+    this.#dueAt = now() + delayMs
+    this.#callback = callback
+    this.#timeout = this.#arm(delayMs)
+  }
+
+  stop(): void {
+    clearTimeout(this.#timeout)
+  }
+
+  #arm(remainingMs: number): NodeJS.Timeout {
+    const delayMs = Math.min(Math.max(0, Math.ceil(remainingMs)), timeoutMsMax)
+    return setTimeout(SystemTimer.#onTimeout, delayMs, this)
+  }
+
+  /**
+   * Node's timers count whole milliseconds of the loop's own time and may fire early by up to one, which would
+   * break "at or after": what is left is waited for again.
+   */
+  static readonly #onTimeout = (timer: SystemTimer): void => {
+    const remainingMs = timer.#dueAt - now()
+    if (remainingMs > 0) timer.#timeout = timer.#arm(remainingMs)
+    else timer.#callback()
   }
 }

@@ -6,18 +6,24 @@
  */
 import { ConnectorError } from '../index.ts'
 
-const encoder = new TextEncoder()
 // ignoreBOM keeps a leading U+FEFF, which would otherwise vanish and change an id.
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
-export const utf8Size = (text: string): number => encoder.encode(text).length
+export const utf8Size = (text: string): number => Buffer.byteLength(text)
+
+/** Lower-case hexadecimal; a view is read, not copied. */
+export const hexOf = ({ buffer, byteOffset, byteLength }: Uint8Array): string =>
+  Buffer.from(buffer, byteOffset, byteLength).toString('hex')
 
 /** Whether a message carries it as it is: every half of a surrogate pair arrives as the same character. */
 export const isWellFormed = (text: string): boolean => !/\p{Surrogate}/u.test(text)
 
+/** Most messages fit: a writer that never grows allocates once. */
+const initialSizeBytes = 512
+
 export class ByteWriter {
   readonly #sizeMax: number
-  #bytes = new Uint8Array(256)
+  #bytes = unpooled(initialSizeBytes)
   #view = new DataView(this.#bytes.buffer)
   #size = 0
 
@@ -65,23 +71,22 @@ export class ByteWriter {
   }
 
   string(text: string): this {
-    const bytes = encoder.encode(text)
-    return this.u16(bytes.length).fixed(bytes)
+    const size = utf8Size(text)
+    this.u16(size)
+    const at = this.#reserve(size)
+    this.#bytes.write(text, at, 'utf8')
+    return this
   }
 
+  /** In one copy: memory is little-endian on every platform that we run on. */
   u32List(values: Uint32Array): this {
     this.u32(values.length)
-    let at = this.#reserve(4 * values.length)
-    for (const value of values) {
-      this.#view.setUint32(at, value, true)
-      at += 4
-    }
-    return this
+    return this.fixed(new Uint8Array(values.buffer, values.byteOffset, values.byteLength))
   }
 
   /** A copy of exactly what was written. */
   finish(): Uint8Array {
-    return this.#bytes.slice(0, this.#size)
+    return new Uint8Array(this.#view.buffer.slice(0, this.#size))
   }
 
   #reserve(size: number): number {
@@ -89,7 +94,7 @@ export class ByteWriter {
     const needed = at + size
     if (needed > this.#sizeMax) throw new RangeError(`message exceeds ${this.#sizeMax} bytes`)
     if (needed > this.#bytes.length) {
-      const grown = new Uint8Array(Math.max(needed, 2 * this.#bytes.length))
+      const grown = unpooled(Math.max(needed, 2 * this.#bytes.length))
       grown.set(this.#bytes)
       this.#bytes = grown
       this.#view = new DataView(grown.buffer)
@@ -162,12 +167,10 @@ export class ByteReader {
 
   u32List(countMax: number): Uint32Array {
     const count = this.count(countMax)
-    let at = this.#take(4 * count)
+    const at = this.#take(4 * count)
     const values = new Uint32Array(count)
-    for (let index = 0; index < count; index++) {
-      values[index] = this.#view.getUint32(at, true)
-      at += 4
-    }
+    // Where they lie they need not be aligned.
+    new Uint8Array(values.buffer).set(this.#bytes.subarray(at, at + 4 * count))
     return values
   }
 
@@ -200,6 +203,9 @@ export class ByteReader {
     }
   }
 }
+
+/** On memory of its own: a message must not be a view of what others wrote. */
+const unpooled = (size: number): Buffer<ArrayBuffer> => Buffer.from(new ArrayBuffer(size))
 
 function checkInteger(value: number, max: number): void {
   if (!Number.isInteger(value) || value < 0 || value > max) {

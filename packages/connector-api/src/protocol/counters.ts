@@ -34,20 +34,25 @@ export class Counters<Name extends string> {
  */
 export class ShownCounters<Name extends string, Gauge extends string> {
   readonly #counters: Counters<Name>
-  readonly #gauges: readonly (readonly [Gauge, () => number])[]
+  readonly #names: readonly Gauge[]
+  readonly #gauges: readonly (() => number)[]
   readonly #shown: number[]
   #shownChangeCount = -1
 
   constructor(counters: Counters<Name>, gauges: Readonly<Record<Gauge, () => number>>) {
     this.#counters = counters
-    this.#gauges = Object.entries(gauges) as [Gauge, () => number][]
-    this.#shown = this.#gauges.map(() => 0)
+    this.#names = Object.keys(gauges) as Gauge[]
+    this.#gauges = Object.values(gauges)
+    this.#shown = this.#names.map(() => 0)
   }
 
   /** Whether anything differs from what `take` showed last. */
   get hasChanged(): boolean {
     if (this.#counters.changeCount !== this.#shownChangeCount) return true
-    return this.#gauges.some(([, read], at) => read() !== this.#shown[at])
+    for (let at = 0; at < this.#gauges.length; at++) {
+      if (this.#gauges[at]!() !== this.#shown[at]) return true
+    }
+    return false
   }
 
   /** These samples with the totals since the start; null when there is neither a sample nor a change. */
@@ -58,8 +63,8 @@ export class ShownCounters<Name extends string, Gauge extends string> {
   take(): Record<Name | Gauge, number> {
     this.#shownChangeCount = this.#counters.changeCount
     const values: Record<string, number> = this.#counters.snapshot()
-    for (const [at, [name, read]] of this.#gauges.entries()) {
-      values[name] = this.#shown[at] = read()
+    for (let at = 0; at < this.#names.length; at++) {
+      values[this.#names[at]!] = this.#shown[at] = this.#gauges[at]!()
     }
     return values as Record<Name | Gauge, number>
   }

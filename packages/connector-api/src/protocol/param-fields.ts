@@ -49,7 +49,7 @@ export function hexBytes(params: KvTransferParams, field: string, sizeBytes: num
   if (typeof value !== 'string' || value.length !== 2 * sizeBytes || !/^[0-9a-f]*$/.test(value)) {
     throw invalidField(field, value)
   }
-  return Uint8Array.from(Buffer.from(value, 'hex'))
+  return new Uint8Array(Buffer.from(value, 'hex'))
 }
 
 /** @throws ConnectorError ERR_KV_HANDOFF_INVALID; ERR_KV_UNSUPPORTED for more than one group. */
@@ -63,10 +63,16 @@ export function blockIdList(params: KvTransferParams, field: string): Uint32Arra
   const ids = value[0] as readonly unknown[]
   if (ids.length === 0) throw invalidField(field, ids)
   if (ids.length > limits.blocksPerPostMax) throw invalidField(field, `${ids.length} blocks`)
-  const wrongAt = ids.findIndex((id) => !isBlockId(id))
-  if (wrongAt >= 0) throw invalidField(field, ids[wrongAt])
-  if (new Set(ids).size !== ids.length) throw invalidField(field, 'a block twice')
-  return Uint32Array.from(ids as readonly number[])
+  const seen = new Set<number>()
+  const blockIds = new Uint32Array(ids.length)
+  for (let at = 0; at < ids.length; at++) {
+    const id = ids[at]
+    if (!isBlockId(id)) throw invalidField(field, id)
+    if (seen.has(id)) throw invalidField(field, 'a block twice')
+    seen.add(id)
+    blockIds[at] = id
+  }
+  return blockIds
 }
 
 const isBlockId = (id: unknown): id is number =>

@@ -13,6 +13,7 @@ import { EngineHistory } from './engine-history.ts'
 import { timeScheduler, timeWorker, type HookStopwatch } from './hook-stopwatch.ts'
 import { allocateKvCaches, type KvCaches, type RankCaches } from './kv-caches.ts'
 import { RankGroup, type EngineRank } from './rank-group.ts'
+import { SoleRank } from './sole-rank.ts'
 import type { AttachedConnector } from './step-runner.ts'
 
 export interface OpenKv {
@@ -66,7 +67,8 @@ export async function openKv(parts: OpenKvParts): Promise<OpenKv> {
     scheduler.setHandshakeMetadata(
       new Map(metadata.map((bytes, tpRank) => [rankKey(0, tpRank), bytes])),
     )
-    const worker = timeWorker(new RankGroup(ranks), watch)
+    const group = ranks.length === 1 ? new SoleRank(ranks[0]!) : new RankGroup(ranks)
+    const worker = timeWorker(group, watch)
     return {
       caches,
       history,

@@ -20,7 +20,6 @@ export class RankAggregator {
 
   /** One step's outputs, in the order of the ranks. */
   add(outputs: readonly WorkerOutput[]): WorkerOutput {
-    if (this.#rankCount === 1) return outputs[0] as WorkerOutput
     const sent: RequestId[] = []
     const received: RequestId[] = []
     const matched: MatchedBlocks[] = []

@@ -31,6 +31,7 @@ export class Connection {
   #phase: Phase = 'open'
   #listener: ConnectionListener | null = null
   #error: Error | null = null
+  #isGathering = false
 
   constructor(socket: Socket, clock: Clock) {
     this.#socket = socket
@@ -60,8 +61,10 @@ export class Connection {
   }
 
   /**
-   * Hands bytes to the system, or returns why not: the peer reads too slowly, and more would grow without
-   * bound. The caller then ends the connection, since a frame is missing from its order.
+   * Takes bytes for the system, or returns why not: the peer reads too slowly, and more would grow without
+   * bound. The caller then ends the connection, since a frame is missing from its order. All that is written
+   * before the caller's next wait leaves together then: a step that asks for several blocks pays for one
+   * system call, and its forward need not wait for it.
    */
   write(bytes: Uint8Array): AnyConnectorError | null {
     if (this.#phase !== 'open') return null
@@ -74,6 +77,7 @@ export class Connection {
         max,
       })
     }
+    this.#gather()
     this.#socket.write(bytes)
     return null
   }
@@ -93,6 +97,16 @@ export class Connection {
   destroy(): void {
     if (this.#phase === 'open') this.#phase = 'leaving'
     this.#socket.destroy()
+  }
+
+  #gather(): void {
+    if (this.#isGathering) return
+    this.#isGathering = true
+    this.#socket.cork()
+    queueMicrotask(() => {
+      this.#isGathering = false
+      this.#socket.uncork()
+    })
   }
 
   #onData(chunk: Buffer): void {
