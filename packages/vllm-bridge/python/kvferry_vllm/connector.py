@@ -156,7 +156,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
     def _build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVFerryMetadata:
         assert self._scheduler is not None
         half = self._scheduler
-        after = _note_growth(half, scheduler_output) if half.is_watching else {}
+        after = _note_growth(half, scheduler_output) if half.is_following else {}
         step = half.build_step(after, scheduler_output.preempted_req_ids)
         if self._latest is None or step is not self._latest.step:
             self._latest = KVFerryMetadata(step)

@@ -84,6 +84,10 @@ class PullRules:
         if self._produced.get(request_id) == ADDED:
             self._produced[request_id] = ANNOUNCED
 
+    @property
+    def is_following(self) -> bool:
+        return False
+
     def on_step(self, computed_after: Mapping[str, int], preempted: Sequence[str]) -> bool:
         """Nothing leaves before a prefill has ended."""
         return False

@@ -17,6 +17,8 @@ from .rules import NOTHING, REQUEST_COUNT_MAX, Finish
 
 #: States of a request whose KV is written to another engine.
 NEW, ANNOUNCED, PARTIAL, COMPLETE, HELD = "new", "announced", "partial", "complete", "held"
+#: Steps that compute these are news.
+FOLLOWED = (NEW, ANNOUNCED, PARTIAL)
 
 
 @dataclass
@@ -67,6 +69,11 @@ class PushRules:
         source = self._produced.get(request_id)
         if source is not None and source.state == NEW:
             source.state = ANNOUNCED
+
+    @property
+    def is_following(self) -> bool:
+        """Until its prompt is complete; one that is preempted begins again."""
+        return any(source.state in FOLLOWED for source in self._produced.values())
 
     def on_step(self, computed_after: Mapping[str, int], preempted: Sequence[str]) -> bool:
         for request_id in preempted:

@@ -59,6 +59,10 @@ class Rules(Protocol):
         external_token_count: int,
     ) -> None: ...
 
+    @property
+    def is_following(self) -> bool:
+        """Some request's KV leaves as steps compute it: what each of them gets in a step has to be known."""
+
     def on_step(self, computed_after: Mapping[str, int], preempted: Sequence[str]) -> bool:
         """Whether the connector must hear of this step's tokens before its forward, and of their end after it."""
 

@@ -177,9 +177,9 @@ class SchedulerHalf:
             group.extend(ids)
 
     @property
-    def is_watching(self) -> bool:
-        """Some request takes part in a transfer."""
-        return bool(self._known)
+    def is_following(self) -> bool:
+        """Whether `on_grown` and `computed_after` of this step can make a difference."""
+        return self._rules is not None and self._rules.is_following
 
     def build_step(
         self, computed_after: Mapping[str, int], preempted: Iterable[str] | None

@@ -49,9 +49,8 @@ class Records(unittest.TestCase):
 
     def test_blocks_that_came_after_admission_are_told_once(self) -> None:
         params = {"do_remote_decode": True, "do_remote_prefill": False}
-        self.assertFalse(self.half.is_watching)
         self.half.on_new_request("r", TOKENS, params)
-        self.assertTrue(self.half.is_watching)
+        self.assertFalse(self.half.is_following, "pull hands over at the end of a request")
         self.half.on_allocated("r", TOKENS, params, 0, [[7]], 0)
         self.half.on_grown("r", [[8]])
         self.half.on_grown("r", [[9]])
@@ -201,7 +200,9 @@ class Pushes(unittest.TestCase):
         self.params = {"do_remote_decode": True, "transfer_id": "x"}
 
     def test_a_prompt_in_chunks(self) -> None:
+        self.assertFalse(self.half.is_following)
         self.half.on_new_request("p", TOKENS, self.params)
+        self.assertTrue(self.half.is_following)
         self.assertEqual(self.half.matched_tokens("p", TOKENS, self.params, 0), 0)
         self.half.on_allocated("p", TOKENS, self.params, 0, [[7]], 0)
         self.assertFalse(self.half.build_step({"p": 4}, None).is_saved, "told for its events")
@@ -211,6 +212,7 @@ class Pushes(unittest.TestCase):
         last = self.half.build_step({"p": 9, "other": 4}, None)
         self.assertTrue(last.is_saved)
         self.assertEqual(last.scheduled, [{"id": "p", "computed": 9, "blocks": [[8, 9]]}])
+        self.assertFalse(self.half.is_following, "its answer is no news")
         self.assertEqual(self.half.build_step({"p": 10}, None).index, -1)
         answer = self.half.on_finished("p", 10, "length-capped", [[7, 8, 9]])
         self.assertEqual((answer.delay_free, answer.params), (True, None))
@@ -224,6 +226,7 @@ class Pushes(unittest.TestCase):
         self.half.on_allocated("p", TOKENS, self.params, 0, [[7]], 0)
         self.half.build_step({"p": 4}, None)
         self.assertEqual(self.half.build_step({}, ["p"]).preempted, ["p"])
+        self.assertTrue(self.half.is_following)
         self.assertFalse(self.half.on_finished("p", 0, "aborted", [[]]).delay_free)
 
     def test_a_consumer_that_decodes_is_not_told_of(self) -> None:
@@ -232,6 +235,7 @@ class Pushes(unittest.TestCase):
         self.assertEqual(self.half.matched_tokens("d", TOKENS, params, 4), 5)
         self.half.on_allocated("d", TOKENS, params, 4, [[7, 8, 9]], 5)
         [batch] = self.half.build_step({}, None).batches
+        self.assertFalse(self.half.is_following)
         self.assertEqual(batch.events[-1]["fill"], [8, 9])
         self.half.on_output([], ["d"])
         self.half.on_allocated("d", TOKENS, params, 8, [[7, 8, 9]], 0)
