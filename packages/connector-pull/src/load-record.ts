@@ -50,7 +50,7 @@ export interface ReadRecord {
   link: PeerLink | null
   /** When the READ was handed to the agent; null before. */
   handedOverAtMs: number | null
-  /** Of the engine's thread, for planning it and handing it over. */
+  /** Of the engine's thread, for planning it, handing it over, and asking for its lease. */
   blockedUs: number
   state: ReadState
 }
@@ -61,6 +61,8 @@ export interface LoadRecord {
   readonly bindAtMs: number
   /** 0 when every connection was ready at once. */
   handshakeMs: number
+  /** Of the engine's thread, for taking it on. */
+  startUs: number
   /** READs past their deadline, which may still write: while there is one its blocks are in quarantine. */
   overdueCount: number
   state: LoadState
@@ -118,7 +120,7 @@ export function sampleOf(record: LoadRecord, completeAtMs: number, isInline: boo
       : [],
   )
   const times: TransferTimes = combineTimes(ended.map((one) => one.times))
-  const blockedUs = reads.reduce((sum, read) => sum + read.blockedUs, 0)
+  const blockedUs = reads.reduce((sum, read) => sum + read.blockedUs, record.startUs)
   const copyUs = isInline ? Math.max(0, times.postUs - times.prepareUs) : 0
   const takenAt = ended.map((one) => takenAtMs(one.handedOverAtMs, one.times))
   return {

@@ -87,6 +87,7 @@ export class LoadTable {
       reads: [],
       bindAtMs: components.clock.now(),
       handshakeMs: 0,
+      startUs: 0,
       overdueCount: 0,
       state: { kind: 'waiting', openCount: ranks.length, failure: null, isAborted: false },
     }
@@ -94,6 +95,7 @@ export class LoadTable {
     this.#loads.set(order.requestId, record)
     counters.add('loadsStarted')
     for (const read of record.reads) this.reads.connect(read)
+    record.startUs = (components.clock.now() - record.bindAtMs) * 1_000
   }
 
   /** Reports a load that never started. */
@@ -197,11 +199,12 @@ export class LoadTable {
 
   #report(record: LoadRecord, outcome: LoadOutcome): void {
     const { order } = record
+    const completeAtMs = this.#init.components.clock.now()
     this.#loads.delete(order.requestId)
     this.#init.leases.end(order.requestId)
     this.results.add(reported(order), outcome)
     if (outcome.kind === 'aborted') return
     const isInline = this.#init.options.posting === 'inline'
-    this.results.addSample(sampleOf(record, this.#init.components.clock.now(), isInline))
+    this.results.addSample(sampleOf(record, completeAtMs, isInline))
   }
 }

@@ -130,12 +130,12 @@ const numbersSizeBytes = 64
 /** A UTF-16 unit takes three bytes of UTF-8 at most. */
 const textSizeBytes = (text: string): number => 2 + 3 * text.length
 
-/** Most steps have no news: all of them have these bytes, which nobody writes into. */
+/** Most steps have no news: theirs is a copy of these bytes. */
 const noNews = encodeEntries([])
 
 /** @throws RangeError when an id or a list is longer than its limit. */
 export const encodeMetadata = (entries: readonly MetadataEntry[]): Uint8Array =>
-  entries.length === 0 ? noNews : encodeEntries(entries)
+  entries.length === 0 ? noNews.slice() : encodeEntries(entries)
 
 function encodeEntries(entries: readonly MetadataEntry[]): Uint8Array {
   const writer = new ByteWriter(protocolLimits.metadataSizeBytesMax)
@@ -146,7 +146,6 @@ function encodeEntries(entries: readonly MetadataEntry[]): Uint8Array {
 
 /** @throws ConnectorError ERR_KV_MESSAGE_INVALID. */
 export function decodeMetadata(bytes: Uint8Array): readonly MetadataEntry[] {
-  if (bytes === noNews) return []
   const reader = new ByteReader(bytes, 'step metadata')
   const version = reader.u8()
   if (version !== metadataVersion) reader.fail(`version ${version}`)

@@ -197,8 +197,10 @@ export class ReadTable {
 
   async #ask(read: ReadRecord): Promise<void> {
     const { components, tpRank } = this.#init
-    const event = await askForLease(components.clock, tpRank, read)
-    this.#dispatch(read, event)
+    const beganAtMs = components.clock.now()
+    const question = askForLease(components.clock, tpRank, read)
+    read.blockedUs += (components.clock.now() - beganAtMs) * 1_000
+    this.#dispatch(read, await question)
     // A staging producer's grant lets a READ go.
     this.flush()
   }

@@ -3,6 +3,7 @@
  * and not. Implementations in other languages are held to the same file. A change of it is a change of the
  * wire: it needs a new WIRE_VERSION.
  */
+import { createHmac } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import {
   asEngineId,
@@ -102,6 +103,13 @@ describe('signed', () => {
       keys.forEach((key, rank) =>
         expect(isHandoffSigned({ ...claims, signature }, key, rank)).toBe(true),
       )
+    })
+
+    test(`${vector.name}: a signature is what the library's HMAC is`, () => {
+      const expected = keys.map((key) =>
+        createHmac('sha256', key).update(handoffBytes(claims)).digest(),
+      )
+      expect(Buffer.compare(signHandoff(claims, keys), Buffer.concat(expected))).toBe(0)
     })
 
     test(`${vector.name}: nothing signed can be changed, and no other key fits`, () => {

@@ -90,12 +90,12 @@ export function entrySizeBytes(entry: MetadataEntry): number {
   }
 }
 
-/** Most steps have no news: all of them have these bytes, which nobody writes into. */
+/** Most steps have no news: theirs is a copy of these bytes. */
 const noNews = encodeEntries([])
 
 /** @throws RangeError beyond the limits of one step (metadata-outbox.ts cuts before). */
 export const encodeMetadata = (entries: readonly MetadataEntry[]): Uint8Array =>
-  entries.length === 0 ? noNews : encodeEntries(entries)
+  entries.length === 0 ? noNews.slice() : encodeEntries(entries)
 
 function encodeEntries(entries: readonly MetadataEntry[]): Uint8Array {
   const writer = new ByteWriter(2 * protocolLimits.metadataSizeBytesMax)
@@ -134,7 +134,6 @@ function writeEntry(writer: ByteWriter, entry: MetadataEntry): void {
 
 /** @throws ConnectorError ERR_KV_MESSAGE_INVALID for bytes of another version. */
 export function decodeMetadata(bytes: Uint8Array): readonly MetadataEntry[] {
-  if (bytes === noNews) return []
   const reader = new ByteReader(bytes, 'step metadata')
   const version = reader.u8()
   if (version !== metadataVersion) reader.fail(`version ${version}`)

@@ -19,6 +19,11 @@ test('blocks that one transfer can’t have reach the worker, with all else of t
   expect(decodeMetadata(encodeMetadata(entries))).toEqual(entries)
 })
 
+test('a step without news has bytes of its own, whatever became of the last one’s', () => {
+  encodeMetadata([]).fill(0xff)
+  expect(decodeMetadata(encodeMetadata([]))).toEqual([])
+})
+
 test('a load of more blocks than one transfer can have fails by name, and nothing else with it', async () => {
   const world = createWorld({ factory: push })
   const d = await Engine.start(world, {

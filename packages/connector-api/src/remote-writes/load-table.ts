@@ -238,19 +238,19 @@ export class LoadTable {
 
   #report(record: LoadRecord, outcome: LoadOutcome): void {
     const { order, parts } = record
+    const completeAtMs = this.#init.components.clock.now()
     record.deadline?.stop()
     this.#loads.delete(order.requestId)
     this.#noteProgress(order.producer.engineId)
     this.results.add(reported(order), outcome)
     this.#init.onChange()
-    if (outcome.kind === 'loaded') this.#sample(record)
+    if (outcome.kind === 'loaded') this.#sample(record, completeAtMs)
     else parts.forEach((part) => this.parts.forget(part))
   }
 
   /** The measurements may come after the notification: they get a moment. */
-  #sample(record: LoadRecord): void {
+  #sample(record: LoadRecord, completeAtMs: number): void {
     const { clock } = this.#init.components
-    const completeAtMs = clock.now()
     const add = (): void => {
       record.deadline?.stop()
       this.#unsampled.delete(record)
