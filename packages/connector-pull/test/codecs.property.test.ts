@@ -296,8 +296,3 @@ test('the size of an entry is never underestimated', () => {
     }),
   )
 })
-
-test('a step without news has bytes of its own, whatever became of the last one’s', () => {
-  encodeMetadata([]).fill(0xff)
-  expect(decodeMetadata(encodeMetadata([]))).toEqual([])
-})

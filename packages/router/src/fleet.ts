@@ -54,7 +54,6 @@ export class Fleet {
     this.#decodePolicy = options.createPolicy()
   }
 
-
   /**
    * The next P that is up and has a matching D; with `modes` one of these transfer modes.
    * @throws RouterError 503 ERR_KV_PEER_UNAVAILABLE.

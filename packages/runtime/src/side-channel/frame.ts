@@ -69,8 +69,7 @@ export function encodeFrame(
   { id = 0, kind = '', body = noBody }: Partial<Omit<Frame, 'type'>> = {},
 ): Uint8Array {
   const heads = 1 + textHeadSizeBytes(type) + idSizeBytes(id) + textHeadSizeBytes(kind)
-  const sizeBytes =
-    heads + type.length + kind.length + bodyHeadSizeBytes(body.length) + body.length
+  const sizeBytes = heads + type.length + kind.length + bodyHeadSizeBytes(body.length) + body.length
   if (sizeBytes > limits.frameSizeBytesMax) {
     throw new ConnectorError(
       'ERR_KV_LIMIT',
