@@ -3,7 +3,7 @@ import { runConnectorClause } from '@kvferry/connector-api/conformance'
 import { planSimulation, runSimulation } from '@kvferry/connector-api/testing'
 import { describe, expect, test } from 'vitest'
 import { push } from '../src/index.ts'
-import { ruleMutants } from './mutants/rule-mutants.ts'
+import { leaveSlabsOfTheDead, ruleMutants } from './mutants/rule-mutants.ts'
 import { simulationTarget } from './simulation-target.ts'
 
 const newsKinds = ['push.done']
@@ -41,6 +41,13 @@ for (const { name, clause, factory } of ruleMutants) {
     })
   })
 }
+
+// Among the seeds that push-slabs.sim.test.ts runs.
+test('slabs of the dead are left: the simulation fails at seed 21', async () => {
+  const target = { ...simulationTarget, factory: leaveSlabsOfTheDead, path: 'slabs' } as const
+  const { violations } = await runSimulation(target, planSimulation(21))
+  expect(violations.map(({ rule }) => rule)).toContain('S1')
+})
 
 test('the same clauses pass when nothing is broken', async () => {
   for (const clause of new Set(ruleMutants.map((mutant) => mutant.clause))) {

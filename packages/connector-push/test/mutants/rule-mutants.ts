@@ -69,6 +69,11 @@ const ignoreLayout = wrapFactory(push, {
   }),
 })
 
+/** What a dead producer left in slabs is not waited for. To be run with the path `slabs`. */
+export const leaveSlabsOfTheDead = withAgent((agent) =>
+  delegate(agent, { processEnded: () => Promise.resolve() }),
+)
+
 /** A withdrawal is answered at once, whatever its WRITEs do. */
 const answerAtOnce = withWithdrawal((handler) => (body, from) => {
   void handler(body, from)

@@ -15,6 +15,9 @@ const messageDelayMsMax = 100
 /** A forger tries again and again: it can't know when somebody waits for something. */
 const forgeryCount = 50
 const forgeryPeriodMs = 3
+/** How often it is seen whether a transfer runs, and how far into it a kill may be. */
+const lookPeriodMs = 1
+const intoTransferMsMax = 8
 
 export function applyFault(
   cluster: Cluster,
@@ -86,6 +89,8 @@ function start(
       return breakHost(cluster, fault.victim)
     case 'kill':
       return kill(cluster, fault.victim)
+    case 'kill-in-transfer':
+      return killInTransfer(cluster, fault)
     default:
       return assertNever(fault.kind)
   }
@@ -139,4 +144,31 @@ function kill(cluster: Cluster, name: string): (() => void) | null {
   if (cluster.engine(name).isHalted) return null
   cluster.kill(name)
   return () => cluster.startSoon(name)
+}
+
+/**
+ * SIGKILL while a transfer that the victim began is under way, if there is one in time: what it leaves at its
+ * peer is met by chance too seldom.
+ */
+function killInTransfer(cluster: Cluster, { victim, strength }: PlannedFault): (() => void) | null {
+  const { clock } = cluster.world
+  const life = cluster.engine(victim)
+  let isOver = life.isHalted
+  let isKilled = false
+  const end = (): void => {
+    if (isOver || life.isHalted) return
+    isKilled = true
+    cluster.kill(victim)
+  }
+  const look = (): void => {
+    if (isOver || life.isHalted) return
+    const isMoving = life.host.ranks.some(({ agent }) => agent.counters().transfersOpen > 0)
+    if (isMoving) clock.after(strength * intoTransferMsMax, end)
+    else clock.after(lookPeriodMs, look)
+  }
+  look()
+  return () => {
+    isOver = true
+    if (isKilled) cluster.startSoon(victim)
+  }
 }

@@ -30,6 +30,7 @@ export type FaultKind =
   | 'stop-host'
   | 'break-host'
   | 'kill'
+  | 'kill-in-transfer'
 
 export interface PlannedFault {
   readonly atMs: number
@@ -109,7 +110,7 @@ export function planSimulation(seed: number): SimulationPlan {
   return {
     seed,
     jobs: [...jobs, ...restart.jobs],
-    faults: [...faults, ...restart.faults],
+    faults: [...faults, ...restart.faults, ...planKillInTransfer(seed, jobs)],
     skew: Object.fromEntries([...producers, ...consumers].map((name) => [name, planSkew(random)])),
     times: {
       bandwidthBytesPerMs: pick([64, 256, 4_096]),
@@ -221,6 +222,17 @@ function planRestart(random: SeededRandom): Pick<SimulationPlan, 'jobs' | 'fault
     jobs: [of(Math.max(0, atMs - 20), 200, 80), of(atMs + 20, 201, 1_000)],
     faults: [{ ...fault, victim: producer, atMs: atMs + 10 }],
   }
+}
+
+/** One that chance alone brings too seldom: a producer, or a reader, that leaves a transfer half done. */
+function planKillInTransfer(seed: number, jobs: readonly PlannedJob[]): readonly PlannedFault[] {
+  const random = createSeededRandom(seed).fork('kill in transfer')
+  if (!random.chance(0.2)) return []
+  const { atMs, job } = jobs[random.integer(jobs.length)]!
+  const { producer, consumer } = job
+  const victim = random.chance(0.8) ? producer : consumer
+  const fault = { ...planFault(random, 0), atMs, producer, consumer, victim }
+  return [{ ...fault, kind: 'kill-in-transfer', lengthMs: 200 }]
 }
 
 /** Machines agree on a second to some parts in a thousand, and on nothing else. */
