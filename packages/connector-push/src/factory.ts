@@ -30,8 +30,11 @@ export const push: ConnectorFactory = {
       throw unsupported('pipelineParallel', `push serves one pipeline stage, not ${rank.ppSize}`)
     }
     if (components.config.bufferDevice === 'host') {
+      const why =
+        'its WRITEs leave when the forward ends, and a copy to the host would have to end first'
       const remedy = 'use bufferDevice: device, or connector: pull'
-      throw unsupported('bufferDevice', `push has no staging in host memory; ${remedy}`)
+      const message = `bufferDevice is host, which push does not stage: ${why}; ${remedy}`
+      throw unsupported('bufferDevice', message)
     }
     const max = protocolLimits.tpSizeMax
     if (rank.tpSize > max) throw limitExceeded('tpSizeMax', rank.tpSize, max)

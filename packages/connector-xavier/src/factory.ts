@@ -34,7 +34,10 @@ export const xavier: ConnectorFactory = {
     }
     if (components.config.bufferDevice === 'host') {
       const remedy = 'use bufferDevice: device, or connector: pull'
-      throw unsupported('bufferDevice', `xavier has no staging in host memory; ${remedy}`)
+      throw unsupported(
+        'bufferDevice',
+        `bufferDevice is host, which xavier does not stage; ${remedy}`,
+      )
     }
     return new XavierWorker(components, options, rank)
   },
