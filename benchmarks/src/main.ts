@@ -11,6 +11,7 @@ import { addReportCommand } from './commands/report-command.ts'
 import { addReuseCommand } from './commands/reuse-command.ts'
 import { addSweepCommand } from './commands/sweep-command.ts'
 import { addTraceCommand } from './commands/trace-command.ts'
+import { MachineError } from './machine-error.ts'
 import { UsageError } from './usage-error.ts'
 
 export interface CommandIo {
@@ -53,6 +54,10 @@ function report(error: unknown, io: CommandIo): number {
   if (error instanceof UsageError) {
     io.stderr.write(`kvferry-bench: ${describeUsage(error)}\n`)
     return exitCodes.usage
+  }
+  if (error instanceof MachineError) {
+    io.stderr.write(`kvferry-bench: ${error.message}\n`)
+    return exitCodes.checkFailed
   }
   if (io.signal.aborted) {
     io.stderr.write('kvferry-bench: interrupted; all child processes have ended\n')

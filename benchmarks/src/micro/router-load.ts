@@ -6,6 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request, type Dispatcher } from 'undici'
 import { createSseParser } from '../lib/sse.ts'
+import { MachineError } from '../machine-error.ts'
 
 export interface Window {
   /** Written by the engine → read here, of each token of the time in which all streams ran. */
@@ -72,7 +73,7 @@ async function readStream(
 
 const toUs = (ns: bigint): number => Number(ns) / 1_000
 
-/** Pure. @throws Error when there was no time at which all streams ran. */
+/** Pure. @throws MachineError when there was no time at which all streams ran. */
 export function windowOf(streams: readonly Stream[]): Window {
   const sentAt = streams.map(({ tokens }) => tokens.map(({ sentAtNs }) => sentAtNs))
   const from = sentAt.map((times) => times[0] ?? 0n).reduce((a, b) => (a > b ? a : b))
@@ -80,8 +81,12 @@ export function windowOf(streams: readonly Stream[]): Window {
   const steady = streams
     .flatMap(({ tokens }) => tokens)
     .filter(({ sentAtNs }) => sentAtNs >= from && sentAtNs <= to)
-  if (steady.length === 0)
-    throw new Error('the streams never ran all at once: the machine is too slow')
+  if (steady.length === 0) {
+    const reason = `the ${streams.length} streams never ran all at once`
+    throw new MachineError(
+      `${reason}: the machine is too slow, or too busy; try again when it is idle`,
+    )
+  }
   return {
     tokenUs: steady.map(({ sentAtNs, readAtNs }) => toUs(readAtNs - sentAtNs)),
     firstUs: streams.flatMap(({ startedAtNs, tokens: [first] }) =>
@@ -90,7 +95,7 @@ export function windowOf(streams: readonly Stream[]): Window {
   }
 }
 
-/** @throws Error when a stream fails; the signal's reason. */
+/** @throws Error when a stream fails; MachineError as `windowOf`; the signal's reason. */
 export async function runWindow(url: string, options: WindowOptions): Promise<Window> {
   const { streamCount, startsApartMs } = options
   const streams = await Promise.all(
