@@ -30,6 +30,7 @@ describe('judge', () => {
     [{ failed: 1, errors: ['HTTP 500'] }, /1 requests failed; first: HTTP 500/],
     [{ mismatchedBlocks: 1 }, /1 KV blocks held wrong bytes/],
     [{ bytesVerified: false }, /not every byte was verified/],
+    [{ bytesVerified: false, blocksVerified: 0, blocksLoaded: 0 }, /no block was loaded/],
     [{ wrongTexts: 1 }, /1 outputs differ/],
     [{ outputDigest: 'b' }, /outputDigest differs/],
     [{ blocksHeldAtEnd: 3 }, /3 blocks were not given back/],

@@ -41,10 +41,12 @@ export function findLibrary(
   const found = candidates.find((candidate) => existsSync(candidate))
   if (found !== undefined) return found
   throw nixlUnavailable(
-    named ? `There is no NIXL library at ${candidates[0]}` : 'NIXL is not installed',
+    named
+      ? `There is no NIXL library at ${candidates[0]}`
+      : `NIXL is not installed: neither ${candidates.join(' nor ')} is there`,
     named
       ? `Correct ${explicitPath === null ? 'KVFERRY_NIXL_LIBRARY' : 'the library path'}, or leave it out and run "npx kvferry-nixl install"`
-      : 'Run "npx kvferry-nixl install"',
+      : 'Run "npx kvferry-nixl install", or name another folder in KVFERRY_NIXL_DIR',
     { searched: candidates },
   )
 }

@@ -66,7 +66,8 @@ function oneOf<T extends string>(field: string, value: string, known: readonly T
 
 function roleOf(field: string, word: unknown): ConnectorRole {
   const role = typeof word === 'string' && Object.hasOwn(roles, word) ? roles[word] : undefined
-  if (role === undefined) throw configError(field, show(word), 'use prefill, decode or both')
+  if (role === undefined)
+    throw configError(field, show(word), 'use prefill (or producer), decode (or consumer) or both')
   return role
 }
 
@@ -171,7 +172,11 @@ function resolveConnectorConfig(
   if (connector === undefined) {
     if (options.config !== undefined) return parseConfig({ ...file, role })
     if (role === 'both') return null
-    throw configError('connector', 'missing', `role ${role} needs one; use --connector pull`)
+    throw configError(
+      'connector',
+      'missing',
+      `role ${role} needs one; use connector pull, push or xavier`,
+    )
   }
   const { engineId, sideChannelPort, path } = options
   const fileChannel = file['sideChannel'] as Readonly<Record<string, unknown>> | undefined

@@ -64,7 +64,7 @@ const decimal = (text: string): number => {
 
 /** Values are JSON where they can be (numbers, booleans), text otherwise. */
 const optionPair = (text: string, before: Record<string, unknown> = {}) => {
-  const [, key, value] = /^([A-Za-z][A-Za-z0-9]*)=(.*)$/s.exec(text) ?? []
+  const [, key, value] = /^([A-Za-z][A-Za-z0-9_]*)=(.*)$/s.exec(text) ?? []
   if (key === undefined || value === undefined) {
     throw new InvalidArgumentError('write key=value, for example posting=inline')
   }
@@ -85,7 +85,10 @@ function parseFlags(argv: readonly string[], host: CliHost): Flags {
   const program = new Command('kvferry-engine')
     .description('Reference engine: real KV bytes, modelled compute time, OpenAI completions API')
     .addOption(choice('--role <role>', 'what this engine does', ['prefill', 'decode', 'both']))
-    .option('--connector <name>', 'pull, or a package that exports a ConnectorFactory')
+    .option(
+      '--connector <name>',
+      'pull, push, xavier, or a package that exports a ConnectorFactory',
+    )
     .option('--config <file>', 'kvferry.yaml (or JSON); flags win over it')
     .option('--option <key=value>', 'option of the connector; repeatable', optionPair)
     .option('--engine-id <id>', 'name of this engine (default: random)')

@@ -50,7 +50,7 @@ describe('kvferry-engine', () => {
     ['a role that does not exist', ['--role', 'producer'], /prefill, decode, both/],
     ['a number that is none', ['--port', 'x'], /whole number/],
     ['an option without value', ['--option', 'posting'], /key=value/],
-    ['a role without connector', ['--role', 'decode'], /--connector pull/],
+    ['a role without connector', ['--role', 'decode'], /use connector pull, push or xavier/],
     ['ranks that would cut a head', ['--tp', '3'], /divisor of the 2 KV heads/],
     ['another device', ['--device', 'cuda:0'], /cuda:0/],
     ['the memory agent, which can not leave a process', ['--agent', 'memory'], /one process only/],

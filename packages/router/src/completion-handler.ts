@@ -146,7 +146,7 @@ export class CompletionHandler {
       }
       if (hasLateTimings) answer.trail({ 'x-kvferry-timings': timingsHeader(routed.timings) })
       answer.end('')
-      return 'ok'
+      return routed.hasFailed() ? 'truncated' : 'ok'
     } catch (error) {
       if (!answer.hasStarted) throw error
       const known = this.#known(error, scope)

@@ -32,6 +32,8 @@ export type DecodeResult =
       readonly chunks: AsyncIterable<Buffer>
       /** For the error event: whether the last chunk ended inside an event. */
       readonly isInsideEvent: () => boolean
+      /** Whether D itself ended its stream with an error; known after the last chunk. */
+      readonly hasFailed: () => boolean
     }
 
 /** How long D may take to its first byte, or without a stream to the end of its answer. */
@@ -82,6 +84,7 @@ async function openStream(
     kind: 'stream',
     contentType,
     isInsideEvent: () => cutter.isInsideEvent,
+    hasFailed: () => cutter.hasFailed,
     chunks: relay(context, engine, cutter, chunks, first),
   }
 }

@@ -54,15 +54,29 @@ export class EventCutter {
 
   /** The stream's last event is `[DONE]`, or an error object with which the engine ended it. */
   get hasEnded(): boolean {
+    const last = this.#lastData().at(-1)
+    return last !== undefined && (last === '[DONE]' || isErrorObject(last))
+  }
+
+  /** The engine's last word was an error object; vLLM writes `[DONE]` after it all the same. */
+  get hasFailed(): boolean {
+    const word = this.#lastData().findLast((data) => data !== '[DONE]')
+    return word !== undefined && isErrorObject(word)
+  }
+
+  /** The data of the last two events that have any. */
+  #lastData(): string[] {
     const events = this.#lastWhole.toString('utf8').split(/\r?\n\r?\n/)
-    const last = events.findLast((event) => /^data:/m.test(event))
-    if (last === undefined) return false
-    const data = last
-      .split(/\r?\n/)
-      .filter((line) => line.startsWith('data:'))
-      .map((line) => line.slice('data:'.length).trim())
-      .join('\n')
-    return data === '[DONE]' || isErrorObject(data)
+    return events
+      .filter((event) => /^data:/m.test(event))
+      .slice(-2)
+      .map((event) =>
+        event
+          .split(/\r?\n/)
+          .filter((line) => line.startsWith('data:'))
+          .map((line) => line.slice('data:'.length).trim())
+          .join('\n'),
+      )
   }
 }
 

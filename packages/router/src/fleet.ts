@@ -161,12 +161,15 @@ export class Fleet {
 
   #unavailable(leg: 'prefill' | 'decode'): RouterError {
     const { problems } = this.readiness()
-    const why = problems.length === 0 ? 'none is left to try' : problems.join('; ')
+    const message =
+      problems.length === 0
+        ? `no ${leg} engine is left to try`
+        : `the request can't be served: ${problems.join('; ')}`
     return new RouterError({
       status: 503,
       code: 'ERR_KV_PEER_UNAVAILABLE',
       outcome: 'unavailable',
-      message: `no ${leg} engine can take the request: ${why}`,
+      message,
     })
   }
 }

@@ -52,6 +52,18 @@ describe('EventCutter', () => {
     }
   })
 
+  it.each([
+    ['data: 1\n\ndata: {"error":{"message":"x"}}\n\n', true],
+    ['data: {"error":{"message":"x"}}\n\ndata: [DONE]\n\n', true],
+    ['data: {"error":{"message":"x"}}\n\ndata: 1\n\ndata: [DONE]\n\n', false],
+    ['data: {"text":"error"}\n\ndata: [DONE]\n\n', false],
+    ['', false],
+  ])('knows whether %j ends with the engine’s error', (text, expected) => {
+    const cutter = new EventCutter()
+    cutter.push(Buffer.from(text))
+    expect(cutter.hasFailed).toBe(expected)
+  })
+
   it('does not hold an endless event', () => {
     const cutter = new EventCutter()
     const chunk = Buffer.alloc(routerLimits.heldEventSizeBytesMax / 2, 'x')

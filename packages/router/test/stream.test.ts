@@ -130,6 +130,7 @@ describe('streams', () => {
     const parts = ['data: 1\n\n', 'data: {"error":{"message":"lost","code":"ERR_KV_DEADLINE"}}\n\n']
     const { router } = await setup({ decode: sse(parts) })
     expect((await post(router.url, streaming)).text).toBe(parts.join(''))
+    expect(await metric(router, 'kv_router_requests_total{outcome="truncated"}')).toBe(1)
   })
 
   it('ends a silent stream at the idle deadline', async () => {

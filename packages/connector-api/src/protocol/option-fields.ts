@@ -9,20 +9,24 @@ type Options = Readonly<Record<string, unknown>>
 
 /**
  * `foreignNames`: settings of others that are ours under another name.
- * @throws ConnectorError ERR_KV_CONFIG naming the nearest known key.
+ * @throws ConnectorError ERR_KV_CONFIG naming each of them, and the nearest known key; `details` are the first's.
  */
 export function refuseUnknownOptions(
   options: Options,
   known: readonly string[],
   foreignNames: ReadonlyMap<string, string>,
 ): void {
-  for (const key of Object.keys(options)) {
-    if (known.includes(key)) continue
+  const unknown = Object.keys(options).filter((key) => !known.includes(key))
+  const problems = unknown.map((key) => {
     const near = nearestOption(key, known, foreignNames)
     const remedy =
       near === null ? `remove it; known options: ${known.join(', ')}` : `did you mean ${near}?`
-    throw invalidOption(key, options[key], remedy)
-  }
+    return { field: `options.${key}`, value: String(options[key]), remedy }
+  })
+  const [first] = problems
+  if (first === undefined) return
+  const message = problems.map(({ field, remedy }) => `${field} is unknown; ${remedy}`).join('. ')
+  throw new ConnectorError('ERR_KV_CONFIG', message, first)
 }
 
 /** The first choice when absent. @throws ConnectorError ERR_KV_CONFIG, as all below. */

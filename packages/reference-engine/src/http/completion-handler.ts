@@ -123,17 +123,15 @@ function streamSink(
   const write = (chunk: unknown): void => {
     reply.raw.write(`data: ${JSON.stringify(chunk)}\n\n`)
   }
-  const finish = (): void => {
-    reply.raw.end('data: [DONE]\n\n')
-    resolve()
-  }
   const fail = (failure: HttpError): void => {
     if (outputTokenCount === 0) {
       reject(failure)
       return
     }
+    // No `[DONE]` after it: who looks for that alone would take half an answer for a whole one.
     write(describeError(failure))
-    finish()
+    reply.raw.end()
+    resolve()
   }
   return {
     onToken(token) {
@@ -151,7 +149,8 @@ function streamSink(
       write(describeEndChunk(form, head, end, wantsTimings))
       const counts = { promptTokenCount: body.promptTokens.length, outputTokenCount }
       if (body.includeUsage) write(describeUsageChunk(form, { ...head, ...counts }, end))
-      finish()
+      reply.raw.end('data: [DONE]\n\n')
+      resolve()
     },
     onFailure: fail,
   }

@@ -43,11 +43,15 @@ const roles = {
   kv_producer: 'producer',
   kv_consumer: 'consumer',
   kv_both: 'both',
+  // The engine's words, as in its flag.
+  prefill: 'producer',
+  decode: 'consumer',
 } as const
 type RoleWord = keyof typeof roles
 const role = z
   .enum(Object.keys(roles) as RoleWord[], {
-    error: 'use producer, consumer or both (kv_producer, kv_consumer and kv_both are accepted too)',
+    error:
+      'use producer (or prefill), consumer (or decode) or both; vLLM’s kv_producer, kv_consumer and kv_both will do',
   })
   .transform((word) => roles[word])
 
