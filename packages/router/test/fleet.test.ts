@@ -50,5 +50,5 @@ test('what a poll finds counts at once: another model, a name that is taken, an 
   d1.setState({ kind: 'down', reason: 'gone' })
   expect(fleet.choosePrefill(new Set())).toBe(p0)
   d0.suspect('no connection')
-  expect(() => fleet.chooseDecode(p0.peer!, new Set())).toThrow('no decode engine')
+  expect(() => fleet.chooseDecode(p0.peer!, new Set())).toThrow('decode ')
 })
