@@ -9,7 +9,7 @@
  *   · f64 lease deadline (ms of the producer's clock) · the 32 bytes of the prompt's digest
  * test/golden/handoff.json holds examples for implementations in other languages.
  */
-import { hash, timingSafeEqual } from 'node:crypto'
+import { createHmac, timingSafeEqual } from 'node:crypto'
 import {
   WIRE_VERSION,
   asEngineId,
@@ -22,14 +22,37 @@ import { pullLimits } from './limits.ts'
 import type { HandoffClaims } from './metadata.ts'
 
 /** What the signature covers, as bytes. */
-export const handoffBytes = (claims: HandoffClaims): Uint8Array =>
-  writeClaims(new ByteWriter(protocolLimits.metadataSizeBytesMax), claims).finish()
+export function handoffBytes({
+  remote,
+  blockIds,
+  tokenCount,
+  blockTokens,
+  tpSize,
+  leaseDeadlineMs,
+  promptDigest,
+}: HandoffClaims): Uint8Array {
+  return new ByteWriter(protocolLimits.metadataSizeBytesMax)
+    .string('kvferry.handoff')
+    .u8(WIRE_VERSION)
+    .string(remote.engineId)
+    .string(remote.incarnation)
+    .string(remote.requestId)
+    .u32(tokenCount)
+    .u32(blockTokens)
+    .u16(tpSize)
+    .u8(1)
+    .u32List(blockIds)
+    .f64(leaseDeadlineMs)
+    .fixed(promptDigest)
+    .finish()
+}
 
 /** One signature per key, one after the other: whoever reads from rank `r` checks the `r`-th. */
 export function signHandoff(claims: HandoffClaims, keys: readonly Uint8Array[]): Uint8Array {
   const size = pullLimits.signatureSizeBytes
+  const bytes = handoffBytes(claims)
   const signature = new Uint8Array(keys.length * size)
-  keys.forEach((key, rank) => signature.set(signed(claims, key), rank * size))
+  keys.forEach((key, rank) => signature.set(hmac(bytes, key), rank * size))
   return signature
 }
 
@@ -41,11 +64,11 @@ export function isHandoffSigned(
 ): boolean {
   const size = pullLimits.signatureSizeBytes
   const given = signature.subarray(tpRank * size, (tpRank + 1) * size)
-  return given.length === size && timingSafeEqual(given, signed(claims, key))
+  return given.length === size && timingSafeEqual(given, hmac(handoffBytes(claims), key))
 }
 
 /**
- * Node loads what a hash needs with the first one, which takes longer than a step, and interprets what has run
+ * Node loads what an HMAC needs with the first one, which takes longer than a step, and interprets what has run
  * only a few times: done before any request, some milliseconds in all.
  */
 export function prepareSigning(): void {
@@ -64,65 +87,5 @@ export function prepareSigning(): void {
 
 const warmUpRounds = 64
 
-function writeClaims(
-  writer: ByteWriter,
-  {
-    remote,
-    blockIds,
-    tokenCount,
-    blockTokens,
-    tpSize,
-    leaseDeadlineMs,
-    promptDigest,
-  }: HandoffClaims,
-): ByteWriter {
-  return writer
-    .string('kvferry.handoff')
-    .u8(WIRE_VERSION)
-    .string(remote.engineId)
-    .string(remote.incarnation)
-    .string(remote.requestId)
-    .u32(tokenCount)
-    .u32(blockTokens)
-    .u16(tpSize)
-    .u8(1)
-    .u32List(blockIds)
-    .f64(leaseDeadlineMs)
-    .fixed(promptDigest)
-}
-
-/**
- * HMAC-SHA256 as RFC 2104 defines it, from two hashes in one call each: an `Hmac` of Node is a stream, and
- * making one costs more than both, on the step that a reader waits for.
- */
-function signed(claims: HandoffClaims, key: Uint8Array): Buffer {
-  const { inner, outer } = padsOf(key)
-  const writer = new ByteWriter(hashBlockSizeBytes + protocolLimits.metadataSizeBytesMax)
-  const message = writeClaims(writer.fixed(inner), claims).finish()
-  outer.set(hash('sha256', message, 'buffer'), hashBlockSizeBytes)
-  return hash('sha256', outer, 'buffer')
-}
-
-/** What SHA-256 takes in at once. */
-const hashBlockSizeBytes = 64
-
-interface Pads {
-  readonly inner: Uint8Array
-  /** With room for the inner hash behind it. */
-  readonly outer: Uint8Array
-}
-
-/** By key: an engine has a few, and signs with them for all of its life. */
-const knownPads = new WeakMap<Uint8Array, Pads>()
-
-function padsOf(key: Uint8Array): Pads {
-  const known = knownPads.get(key)
-  if (known !== undefined) return known
-  const block = new Uint8Array(hashBlockSizeBytes)
-  block.set(key)
-  const outer = new Uint8Array(hashBlockSizeBytes + pullLimits.signatureSizeBytes)
-  outer.set(block.map((byte) => byte ^ 0x5c))
-  const pads = { inner: block.map((byte) => byte ^ 0x36), outer }
-  knownPads.set(key, pads)
-  return pads
-}
+const hmac = (bytes: Uint8Array, key: Uint8Array): Buffer =>
+  createHmac('sha256', key).update(bytes).digest()

@@ -3,9 +3,9 @@
  * `[type, id, kind, body]` (string, unsigned integer, string, binary). Pure. Bodies are opaque here.
  *
  * Reading is done by hand at the four fixed places: a general decoder would first build whatever nested
- * structure a hostile frame describes (a mebibyte of "array of one" is a million objects). So is writing: a
- * registration is written inside an engine's step, and here it is one buffer and one copy.
+ * structure a hostile frame describes (a mebibyte of "array of one" is a million objects).
  */
+import { Encoder } from '@msgpack/msgpack'
 import { ConnectorError, limits } from '@kvferry/connector-api'
 import { sideChannelLimits } from './limits.ts'
 
@@ -26,6 +26,8 @@ export interface Frame {
 }
 
 export const lengthSizeBytes = 4
+/** One for all: its buffer is reused, and copied from once, into the frame. */
+const encoder = new Encoder()
 const noBody = new Uint8Array(0)
 const kindPattern = new RegExp(`^[\\x21-\\x7e]{1,${sideChannelLimits.kindLengthMax}}$`)
 
@@ -68,69 +70,18 @@ export function encodeFrame(
   type: FrameType,
   { id = 0, kind = '', body = noBody }: Partial<Omit<Frame, 'type'>> = {},
 ): Uint8Array {
-  const heads = 1 + textHeadSizeBytes(type) + idSizeBytes(id) + textHeadSizeBytes(kind)
-  const sizeBytes = heads + type.length + kind.length + bodyHeadSizeBytes(body.length) + body.length
-  if (sizeBytes > limits.frameSizeBytesMax) {
+  const content = encoder.encodeSharedRef([type, id, kind, body])
+  if (content.length > limits.frameSizeBytesMax) {
     throw new ConnectorError(
       'ERR_KV_LIMIT',
       `side-channel message of ${body.length} bytes exceeds a frame`,
-      { limit: 'frameSizeBytesMax', value: sizeBytes, max: limits.frameSizeBytesMax },
+      { limit: 'frameSizeBytesMax', value: content.length, max: limits.frameSizeBytesMax },
     )
   }
-  const bytes = Buffer.allocUnsafe(lengthSizeBytes + sizeBytes)
-  let at = bytes.writeUInt32BE(sizeBytes, 0)
-  at = bytes.writeUInt8(0x94, at)
-  at = writeText(bytes, type, at)
-  at = writeId(bytes, id, at)
-  at = writeText(bytes, kind, at)
-  bytes.set(body, writeBodyHead(bytes, body.length, at))
+  const bytes = new Uint8Array(lengthSizeBytes + content.length)
+  new DataView(bytes.buffer).setUint32(0, content.length)
+  bytes.set(content, lengthSizeBytes)
   return bytes
-}
-
-/** Types and kinds are ASCII and short. */
-const textHeadSizeBytes = (text: string): number => (text.length <= 0x1f ? 1 : 2)
-
-function writeText(bytes: Buffer, text: string, at: number): number {
-  const textAt =
-    text.length <= 0x1f
-      ? bytes.writeUInt8(0xa0 + text.length, at)
-      : bytes.writeUInt16BE(0xd900 + text.length, at)
-  return textAt + bytes.write(text, textAt, 'latin1')
-}
-
-function idSizeBytes(id: number): number {
-  if (id <= 0x7f) return 1
-  if (id <= 0xff) return 2
-  return id <= 0xffff ? 3 : 5
-}
-
-function writeId(bytes: Buffer, id: number, at: number): number {
-  switch (idSizeBytes(id)) {
-    case 1:
-      return bytes.writeUInt8(id, at)
-    case 2:
-      return bytes.writeUInt16BE(0xcc00 + id, at)
-    case 3:
-      return bytes.writeUInt16BE(id, bytes.writeUInt8(0xcd, at))
-    default:
-      return bytes.writeUInt32BE(id, bytes.writeUInt8(0xce, at))
-  }
-}
-
-function bodyHeadSizeBytes(length: number): number {
-  if (length <= 0xff) return 2
-  return length <= 0xffff ? 3 : 5
-}
-
-function writeBodyHead(bytes: Buffer, length: number, at: number): number {
-  switch (bodyHeadSizeBytes(length)) {
-    case 2:
-      return bytes.writeUInt16BE(0xc400 + length, at)
-    case 3:
-      return bytes.writeUInt16BE(length, bytes.writeUInt8(0xc5, at))
-    default:
-      return bytes.writeUInt32BE(length, bytes.writeUInt8(0xc6, at))
-  }
 }
 
 /** A position in one frame; every read checks what is left before it looks. */

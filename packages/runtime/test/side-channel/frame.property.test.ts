@@ -65,17 +65,6 @@ const lengthPrefixed = (content: Uint8Array): Uint8Array => {
 }
 
 describe('frames', () => {
-  it('are msgpack, as its library writes it', () => {
-    fc.assert(
-      fc.property(frame, ({ type, id, kind, body }) => {
-        const written = Buffer.from(encodeFrame(type, { id, kind, body }))
-        expect(written.readUInt32BE(0)).toBe(written.length - 4)
-        expect(written.subarray(4).equals(encode([type, id, kind, body]))).toBe(true)
-      }),
-      { numRuns: 200 },
-    )
-  })
-
   it('come back as they were sent, however the stream is cut', () => {
     fc.assert(
       fc.property(
