@@ -41,8 +41,6 @@ export class XavierWorker implements ConnectorWorker {
   readonly #rank: Rank
   readonly #counters = createCounters()
   readonly #life: WorkerLife<Parts>
-  /** What its counters were when they were told last. */
-  #history: Readonly<Record<string, number>> = {}
 
   /** @throws ConnectorError ERR_KV_CONFIG: a history without `loadFailurePolicy: recompute`. */
   constructor(components: WorkerComponents, options: XavierOptions, rank: Rank) {
@@ -103,11 +101,10 @@ export class XavierWorker implements ConnectorWorker {
     const { parts } = this.#life
     if (parts === null) return null
     const loads = parts.consumer.results.takeSamples()
-    const history = parts.producer.history?.counters() ?? {}
-    const isSame = Object.entries(history).every(([name, value]) => this.#history[name] === value)
-    if (isSame && loads.length === 0 && !parts.shown.hasChanged) return null
-    this.#history = history
-    return { loads, counters: { ...parts.shown.take(), ...history } }
+    const { history } = parts.producer
+    const hasChanged = parts.shown.hasChanged || history?.hasChanged === true
+    if (!hasChanged && loads.length === 0) return null
+    return { loads, counters: { ...parts.shown.take(), ...history?.takeCounters() } }
   }
 
   shutdown(): Promise<void> {

@@ -39,6 +39,7 @@ export class HistoryDesk {
   /** A restore without an end after this keeps its blocks out of service. */
   readonly #deadlineMs: number
   readonly #reservations = new Map<RequestId, ReservationState>()
+  #hasChanged = true
   #received: RequestId[] = []
   #failed: FailedLoad[] = []
   #matched: MatchedBlocks[] = []
@@ -58,8 +59,14 @@ export class HistoryDesk {
     return count
   }
 
+  /** Whether anything has happened since `takeCounters`: asked for in every step. */
+  get hasChanged(): boolean {
+    return this.#hasChanged
+  }
+
   /** What the history has counted since the start, and holds now. */
-  counters(): Readonly<Record<string, number>> {
+  takeCounters(): Readonly<Record<string, number>> {
+    this.#hasChanged = false
     const { deviceBlocks, hostBlocks, leasesOpen, slotsQuarantined } = this.#history.gauges()
     return {
       ...this.#history.counters(),
@@ -79,6 +86,7 @@ export class HistoryDesk {
 
   /** Reserves what there is of these blocks in a row, and answers. */
   ask(requestId: RequestId, question: number, keys: BlockKeys): void {
+    this.#hasChanged = true
     const before = this.#reservations.get(requestId) ?? { kind: 'none' }
     this.#reservations.set(requestId, before)
     const found = this.#history.reserve(keys, 0)
@@ -101,7 +109,11 @@ export class HistoryDesk {
   }
 
   /** Null: nothing is copied. Never rejects. */
-  readonly retain = (offer: HistoryOffer): Promise<void> | null => this.#history.offer(offer)
+  readonly retain = (offer: HistoryOffer): Promise<void> | null => {
+    this.#hasChanged = true
+    const copying = this.#history.offer(offer)
+    return copying === null ? null : copying.then(() => void (this.#hasChanged = true))
+  }
 
   /** Reserves nothing more, ends the writer, waits for what is being copied, up to `deadlineMs`. */
   async close(deadlineMs: number): Promise<void> {
@@ -115,6 +127,7 @@ export class HistoryDesk {
   #dispatch(requestId: RequestId, event: ReservationEvent): void {
     const before = this.#reservations.get(requestId)
     if (before === undefined) return
+    this.#hasChanged = true
     const now = this.#components.clock.now()
     const { state, effects } = stepReservation(before, event, now, undefined)
     if (state.kind === 'ended') this.#reservations.delete(requestId)
