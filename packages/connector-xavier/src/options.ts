@@ -12,6 +12,11 @@ import {
 import { xavierLimits } from './limits.ts'
 
 export interface XavierOptions {
+  /**
+   * `direct`: the producer WRITEs out of the engine's blocks. `snapshot`: out of a copy, once all of a prompt is
+   * copied.
+   */
+  readonly staging: 'direct' | 'snapshot'
   /** How long the producer keeps blocks whose ticket nobody has claimed. */
   readonly unclaimedTicketMs: number
   /** How long it keeps them after the last word of the consumer that claimed it. */
@@ -33,6 +38,7 @@ export interface XavierOptions {
 }
 
 const knownKeys = [
+  'staging',
   'unclaimedTicketMs',
   'claimedTicketMs',
   'transferDeadlineMs',
@@ -57,8 +63,12 @@ const hourMs = 3_600_000
 /** @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy. */
 export function parseXavierOptions(options: Readonly<Record<string, unknown>>): XavierOptions {
   refuseUnknownOptions(options, knownKeys, foreignNames)
-  const whole = (field: (typeof knownKeys)[number], fallback: number, min = 1, max = hourMs) =>
-    integerOption(options, field, fallback, { min, max })
+  const whole = (
+    field: Exclude<(typeof knownKeys)[number], 'staging'>,
+    fallback: number,
+    min = 1,
+    max = hourMs,
+  ) => integerOption(options, field, fallback, { min, max })
   const unclaimedTicketMs = whole('unclaimedTicketMs', xavierLimits.unclaimedTicketMs, 1_000)
   const claimedTicketMs = whole(
     'claimedTicketMs',
@@ -70,6 +80,7 @@ export function parseXavierOptions(options: Readonly<Record<string, unknown>>): 
     throw invalidOption('claimedTicketMs', claimedTicketMs, remedy)
   }
   return {
+    staging: choiceOption(options, 'staging', ['direct', 'snapshot']),
     unclaimedTicketMs,
     claimedTicketMs,
     transferDeadlineMs: whole('transferDeadlineMs', limits.transferDeadlineMs),

@@ -20,6 +20,7 @@ import {
 import { HistoryDesk } from './history/history-desk.ts'
 import { xavierIdentity } from './identity.ts'
 import type { XavierOptions } from './options.ts'
+import type { SnapshotStore } from './snapshot-store.ts'
 import { TicketTable } from './ticket-table.ts'
 import type { XavierCounters } from './xavier-counters.ts'
 
@@ -28,9 +29,12 @@ export interface ProducerOptions {
   readonly counters: XavierCounters
   readonly options: XavierOptions
   readonly facts: PeerFacts
+  /** What WRITEs leave from. */
   readonly cache: SourceCache
   /** Null: released blocks are not kept. */
   readonly openHistory: (directions: TransferDirections) => KvHistory | null
+  /** Null: the engine's own blocks. */
+  readonly snapshots: SnapshotStore | null
 }
 
 export class ProducerWorker {
@@ -42,7 +46,8 @@ export class ProducerWorker {
   readonly #ticketsEnd: EndWait
 
   /** @throws ConnectorError ERR_KV_CONFIG for a history of impossible size. */
-  constructor({ components, counters, options, facts, cache, openHistory }: ProducerOptions) {
+  constructor({ components, counters, options, facts, cache, ...init }: ProducerOptions) {
+    const { openHistory, snapshots } = init
     const protocol = xavierIdentity
     this.#components = components
     // Handoffs go first: the writer waits while one is being written.
@@ -55,6 +60,7 @@ export class ProducerWorker {
     this.tickets = new TicketTable({
       ...{ protocol: protocol.name, components, counters, options, cache },
       retain: this.history?.retain ?? null,
+      publish: snapshots && ((blockIds) => snapshots.publish(blockIds)),
       transferDeadlineMs: options.transferDeadlineMs,
       onChange: () => this.#onChange(),
       onWriteEnd: (peer, isDone) => this.#writeEnd(peer, isDone),

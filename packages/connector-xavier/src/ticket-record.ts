@@ -9,7 +9,7 @@ import {
   type RequestId,
   type Timer,
 } from '@kvferry/connector-api'
-import type { WritePart, WriteSource } from '@kvferry/connector-api/remote-writes'
+import type { PromptFacts, WritePart, WriteSource } from '@kvferry/connector-api/remote-writes'
 import type { Ticket } from './handoff.ts'
 import type { TicketState } from './ticket-state.ts'
 
@@ -20,6 +20,8 @@ export interface TicketRecord {
   source: WriteSource | null
   /** Under which the history may keep its blocks, from the first on; none where nothing is kept. */
   keys: BlockKeys
+  /** Its blocks hold what consumers are to have: at once, or when the snapshot is whole. */
+  isPublished: boolean
   /** The claimant's load. */
   part: TicketPart | null
   /** Loads that were withdrawn before they came, by `lateKey`. */
@@ -36,11 +38,22 @@ export const announced = (ticket: Ticket, requestId: RequestId): TicketRecord =>
     requestId,
     source: null,
     keys: noKeys,
+    isPublished: false,
     part: null,
     withdrawn: new Set(),
     timer: null,
   },
   state: { kind: 'announced', claimant: null, isReading: false, isReleased: false },
+})
+
+/** All of its prompt's KV. */
+export const sourceOf = (
+  requestId: RequestId,
+  prompt: PromptFacts,
+  blockIds: Uint32Array,
+): WriteSource => ({
+  ...{ requestId, prompt, blockIds: [...blockIds] },
+  ...{ tokenEnd: prompt.tokenCount, isComplete: true, fence: null },
 })
 
 /** What history may keep of it. */

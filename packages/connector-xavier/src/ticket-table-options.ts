@@ -1,5 +1,5 @@
 /** What a table of tickets needs of its surroundings. */
-import type { HistoryOffer } from '@kvferry/connector-api'
+import type { AnyConnectorError, HistoryOffer } from '@kvferry/connector-api'
 import type { WriteTableOptions } from '@kvferry/connector-api/remote-writes'
 import type { XavierOptions } from './options.ts'
 import type { TicketPart } from './ticket-record.ts'
@@ -13,6 +13,8 @@ export interface TicketTableOptions extends Omit<WriteTableOptions<TicketPart>, 
    * go back; null: nothing is copied. Neither throws nor rejects.
    */
   readonly retain: ((offer: HistoryOffer) => Promise<void> | null) | null
+  /** Prepares blocks for their reader; resolves with why they can't be read, or null. Null: they can at once. */
+  readonly publish: ((blockIds: Uint32Array) => Promise<AnyConnectorError | null>) | null
   /** After a ticket began or ended. */
   readonly onChange: () => void
 }

@@ -30,6 +30,7 @@ import {
   noTicket,
   offerOf,
   othersTicket,
+  sourceOf,
   type TicketPart,
   type TicketRecord,
 } from './ticket-record.ts'
@@ -40,8 +41,8 @@ import {
   type TicketEffect,
   type TicketEvent,
 } from './ticket-state.ts'
-import { WrittenLoads } from './written-loads.ts'
 import type { TicketTableOptions } from './ticket-table-options.ts'
+import { WrittenLoads } from './written-loads.ts'
 import { countTicket } from './xavier-counters.ts'
 
 export class TicketTable implements TransferDesk {
@@ -93,17 +94,12 @@ export class TicketTable implements TransferDesk {
       this.#init.onChange()
       return
     }
-    const { tokenCount: tokenEnd } = prompt
-    record.source = {
-      ...{ requestId, prompt, tokenEnd, isComplete: true, fence: null },
-      blockIds: [...blockIds],
-    }
+    record.source = sourceOf(requestId, prompt, blockIds)
     record.keys = keys
     this.#dispatch(record, { kind: 'register' })
-    const { part } = record
-    if (part === null) return
-    if (isSamePrompt(part.registration, record.source)) this.#advance(part)
-    else this.writes.dispatch(part, { kind: 'source-fail', error: otherPrompt() })
+    const { publish } = this.#init
+    if (publish === null) this.#publish(record)
+    else void publish(blockIds).then((error) => this.#publish(record, error))
   }
 
   /** Its request has ended without. */
@@ -157,7 +153,7 @@ export class TicketTable implements TransferDesk {
       return this.writes.withdraw(part)
     }
     if (this.#written.has(key)) return Promise.resolve('written')
-    // What isn't known will be refused, too, when it comes.
+    // What isn't known will be refused when it comes.
     if (record === undefined || this.#isClosed) return Promise.resolve('withdrawn')
     const { withdrawn } = record
     if (withdrawn.size >= xavierLimits.earlyWithdrawalCountMax && !withdrawn.has(key)) {
@@ -223,8 +219,22 @@ export class TicketTable implements TransferDesk {
   }
 
   #advance(part: TicketPart): void {
+    if (!part.transfer.isPublished) return
     this.writes.advance(part)
     this.writes.flush()
+  }
+
+  /** Its blocks may be read from now on; `failure`: they never may. */
+  #publish(record: TicketRecord, failure: AnyConnectorError | null = null): void {
+    if (this.#tickets.get(record.ticket) !== record) return
+    const { part, source } = record
+    record.isPublished = failure === null
+    if (part !== null) {
+      const error = failure ?? (isSamePrompt(part.registration, source!) ? null : otherPrompt())
+      if (error === null) this.#advance(part)
+      else this.writes.dispatch(part, { kind: 'source-fail', error })
+    }
+    if (failure !== null && isHeld(record.state)) this.#dispatch(record, { kind: 'close' })
   }
 
   #partEnd(part: TicketPart): void {

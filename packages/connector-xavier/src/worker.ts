@@ -27,6 +27,7 @@ import { decodeMetadata, type MetadataEntry } from './metadata.ts'
 import type { XavierOptions } from './options.ts'
 import { ProducerWorker } from './producer-worker.ts'
 import { encodeRankMetadata } from './rank-metadata.ts'
+import { SnapshotStore } from './snapshot-store.ts'
 import { createCounters, type XavierCounter } from './xavier-counters.ts'
 
 interface Parts {
@@ -41,6 +42,8 @@ export class XavierWorker implements ConnectorWorker {
   readonly #rank: Rank
   readonly #counters = createCounters()
   readonly #life: WorkerLife<Parts>
+  /** Null: nothing is staged. */
+  #snapshots: SnapshotStore | null = null
 
   /** @throws ConnectorError ERR_KV_CONFIG: a history without `loadFailurePolicy: recompute`. */
   constructor(components: WorkerComponents, options: XavierOptions, rank: Rank) {
@@ -57,12 +60,19 @@ export class XavierWorker implements ConnectorWorker {
   }
 
   /** Called once. @throws as `registerCaches`; ConnectorError ERR_KV_CLOSED after `shutdown`. */
-  registerKvCaches(caches: KvCacheLayout): Promise<Uint8Array> {
-    const { address } = this.#components.sideChannel
-    return this.#life.register(caches).then(({ producer }) => {
+  async registerKvCaches(caches: KvCacheLayout): Promise<Uint8Array> {
+    const { sideChannel, config } = this.#components
+    if (this.#options.staging === 'snapshot' && config.role !== 'consumer') {
+      this.#snapshots = await SnapshotStore.open(this.#components, caches)
+    }
+    try {
+      const { producer } = await this.#life.register(caches)
       const keepsHistory = producer.history !== null
-      return encodeRankMetadata({ ...address, keepsHistory })
-    })
+      return encodeRankMetadata({ ...sideChannel.address, keepsHistory })
+    } catch (cause) {
+      await this.#closeSnapshots()
+      throw cause
+    }
   }
 
   /** What was handed over is a finished request's: no preemption touches it. */
@@ -107,8 +117,15 @@ export class XavierWorker implements ConnectorWorker {
     return { loads, counters: { ...parts.shown.take(), ...history?.takeCounters() } }
   }
 
-  shutdown(): Promise<void> {
-    return this.#life.shutdown()
+  async shutdown(): Promise<void> {
+    await this.#life.shutdown()
+    await this.#closeSnapshots()
+  }
+
+  async #closeSnapshots(): Promise<void> {
+    const snapshots = this.#snapshots
+    this.#snapshots = null
+    await snapshots?.close()
   }
 
   #createParts(caches: KvCacheLayout, { table }: KvRegistration, agentMetadata: Uint8Array): Parts {
@@ -127,8 +144,10 @@ export class XavierWorker implements ConnectorWorker {
       finisher: new BlockFinisher(caches, kernels),
       blockTable: agent.exportBlockTable(table),
     })
+    const snapshots = this.#snapshots
+    const { caches: from, table: fromTable } = snapshots ?? { caches, table }
     const producer = new ProducerWorker({
-      ...{ ...common, cache: { caches, table, rank, tpSize } },
+      ...{ ...common, cache: { caches: from, table: fromTable, rank, tpSize }, snapshots },
       openHistory: (ways) => openHistory(this.#components, this.#options, caches, ways),
     })
     const shown = new ShownCounters(this.#counters, {

@@ -5,6 +5,7 @@ import factory, { parseXavierOptions, xavier } from '../src/index.ts'
 
 test('defaults', () => {
   expect(parseXavierOptions({})).toEqual({
+    staging: 'direct',
     unclaimedTicketMs: 120_000,
     claimedTicketMs: 600_000,
     transferDeadlineMs: limits.transferDeadlineMs,
@@ -25,6 +26,7 @@ test('completed options are valid options; a claim never shortens a ticket’s l
 
 describe('each value out of range is refused by name, with a remedy', () => {
   test.each([
+    ['staging', 'host'],
     ['unclaimedTicketMs', 999],
     ['unclaimedTicketMs', '120000'],
     ['unclaimedTicketMs', 3_600_001],

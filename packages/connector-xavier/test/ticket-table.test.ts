@@ -18,6 +18,7 @@ function tableWith(retain: TicketTableOptions['retain']): TicketTable {
   const { clock } = engine.world
   const table = new TicketTable({
     ...{ protocol: 'xavier', counters: createCounters(), options: parseXavierOptions({}), retain },
+    publish: null,
     components: { clock, metrics: { add() {}, set() {} } } as never,
     ...{ cache: {} as never, transferDeadlineMs: 1, onChange() {}, onWriteEnd() {} },
   })
