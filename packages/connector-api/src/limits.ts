@@ -44,6 +44,11 @@ export const limits = {
   /** Slabs that an agent has for each direction. Fewer than 3 in flight leave the link idle between them. */
   slabCount: 4,
   slabCountMax: 64,
+  /**
+   * `path: auto` has no slabs for blocks of this many bytes a region and more: in host memory no number of
+   * them was faster by slabs (`kvferry-bench micro --paths`).
+   */
+  slabBlockSizeBytesMax: 4_096,
   /** A lent slab whose borrower says nothing for so long is counted as suspect. */
   slabSilenceMs: 30_000,
   /** From `signalFence` to the moment that it names: no forward takes an hour. */

@@ -12,6 +12,7 @@
  * stream (`TransferSide`), without padding, then a list of the target's pieces. The target checks that list
  * against its registered memory; nothing else is remembered of a transfer there.
  */
+import type { TransferPath } from './config.ts'
 import { limits } from './limits.ts'
 
 /** How the bytes of one transfer travel. `TransferPath` (config.ts) is what a user may ask for. */
@@ -23,6 +24,20 @@ export interface SlabOptions {
   readonly sizeBytes?: number
   /** How many for each direction, 1 … `limits.slabCountMax`. Default `limits.slabCount`. */
   readonly count?: number
+}
+
+/**
+ * The slabs of an engine's agent; null: none. With `auto` only where the smallest block of a region is so small
+ * that slabs may win: nobody pays their memory in vain. `slabs` has them in any case.
+ */
+export function slabsFor(
+  path: TransferPath,
+  regions: readonly { readonly blockSizeBytes: number }[],
+): SlabOptions | null {
+  if (path === 'slabs') return {}
+  if (path !== 'auto') return null
+  const smallest = Math.min(...regions.map(({ blockSizeBytes }) => blockSizeBytes))
+  return smallest < limits.slabBlockSizeBytesMax ? {} : null
 }
 
 /** @throws RangeError that names the field. */

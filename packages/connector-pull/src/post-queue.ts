@@ -3,8 +3,8 @@
  * and gives all READs of a turn to the agent in one call. Owned by read-table.ts, which acts on the events
  * that come of it.
  */
-import type { TransferPost, WorkerComponents } from '@kvferry/connector-api'
-import { asConnectorError, postAll } from '@kvferry/connector-api/protocol'
+import type { TransferCompletion, TransferPost, WorkerComponents } from '@kvferry/connector-api'
+import { PathChooser, asConnectorError, postAll } from '@kvferry/connector-api/protocol'
 import { countForgery, expiryError, forgeryError } from './handoff-check.ts'
 import type { LeaseKeeper } from './lease-keeper.ts'
 import { outOfRange, type ReadRecord } from './load-record.ts'
@@ -34,10 +34,19 @@ const nothing: readonly Posted[] = []
 
 export class PostQueue {
   readonly #init: PostQueueOptions
+  readonly #paths: PathChooser
   #waiting: ReadRecord[] = []
 
   constructor(init: PostQueueOptions) {
     this.#init = init
+    const { agent, config } = init.components
+    const onSlabs = (): void => init.counters.add('readsBySlabs')
+    this.#paths = new PathChooser({ agent, path: config.path, onSlabs })
+  }
+
+  /** Of a READ that left here, and of any other transfer. */
+  onCompletion(completion: TransferCompletion): void {
+    this.#paths.ended(completion)
   }
 
   add(read: ReadRecord): void {
@@ -62,7 +71,7 @@ export class PostQueue {
     if (posts.size === 0) return ended
     const waitUntilPosted = this.#init.options.posting === 'inline'
     const calledAtMs = clock.now()
-    const options = { waitUntilPosted, path: this.#init.components.config.path }
+    const options = { waitUntilPosted, paths: this.#paths }
     const results = postAll(agent, [...posts.values()], options)
     const endedAtMs = clock.now()
     const blockedUs = ((endedAtMs - beganAtMs) * 1_000) / posts.size

@@ -7,6 +7,8 @@ const names = [
   'loadsFailed',
   'loadsAborted',
   'loadsOverdue',
+  /** Of all READs that were posted, those on the path `slabs`. */
+  'readsBySlabs',
   'loadSamplesDropped',
   'handshakesDone',
   'handshakesFailed',

@@ -104,6 +104,7 @@ export class ReadTable {
 
   onCompletions(completions: readonly TransferCompletion[]): void {
     for (const completion of completions) {
+      this.#posts.onCompletion(completion)
       const read = this.#transfers.get(completion.transfer)
       if (read !== undefined) this.#complete(read, completion)
     }

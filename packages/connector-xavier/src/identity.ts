@@ -14,6 +14,7 @@ const capabilities: ConnectorCapabilities = {
   supportsMultimodal: false,
   supportsParallelSampling: false,
   keepsHistory: true,
+  transferPaths: ['descriptors', 'slabs'],
 }
 
 export const xavierIdentity = { name: 'xavier', capabilities }

@@ -19,7 +19,7 @@ function tableWith(retain: TicketTableOptions['retain']): TicketTable {
   const table = new TicketTable({
     ...{ protocol: 'xavier', counters: createCounters(), options: parseXavierOptions({}), retain },
     publish: null,
-    components: { clock, metrics: { add() {}, set() {} } } as never,
+    components: { clock, config: {}, metrics: { add() {}, set() {} } } as never,
     ...{ cache: {} as never, transferDeadlineMs: 1, onChange() {}, onWriteEnd() {} },
   })
   table.announce(requestId, 'ticket')

@@ -30,6 +30,7 @@ interface Flags {
   device?: string
   engineId?: string
   sideChannelPort?: number
+  path?: 'auto' | 'descriptors' | 'slabs'
   option?: Record<string, unknown>
   agent: 'nixl' | 'memory'
   debugEndpoints: boolean
@@ -93,6 +94,7 @@ function parseFlags(argv: readonly string[], host: CliHost): Flags {
     .option('--option <key=value>', 'option of the connector; repeatable', optionPair)
     .option('--engine-id <id>', 'name of this engine (default: random)')
     .option('--side-channel-port <port>', 'port for peers, 0 = any', port)
+    .addOption(choice('--path <path>', 'how KV travels (auto)', ['auto', 'descriptors', 'slabs']))
     .option('--host <host>', 'HTTP address to listen on', '127.0.0.1')
     .option('--port <port>', 'HTTP port, 0 = any', port, 8_000)
     .addOption(choice('--model <preset>', 'KV layout and modelled times', modelNames))
@@ -123,7 +125,7 @@ function parseFlags(argv: readonly string[], host: CliHost): Flags {
 }
 
 async function toOptions(flags: Flags): Promise<EngineOptions> {
-  const { agent, config: path, option, ...rest } = flags
+  const { agent, config, option, ...rest } = flags
   if (agent === 'memory') {
     throw new ConnectorError(
       'ERR_KV_UNSUPPORTED',
@@ -131,11 +133,11 @@ async function toOptions(flags: Flags): Promise<EngineOptions> {
       { capability: 'agent memory' },
     )
   }
-  const file = path === undefined ? undefined : await readConfigFile(path)
+  const file = config === undefined ? undefined : await readConfigFile(config)
   if (file !== undefined && (typeof file !== 'object' || file === null || Array.isArray(file))) {
     const remedy = 'write an object with the keys of kvferry.yaml'
-    const details = { field: 'config', value: path ?? '', remedy }
-    throw new ConnectorError('ERR_KV_CONFIG', `${path}: ${remedy}`, details)
+    const details = { field: 'config', value: config ?? '', remedy }
+    throw new ConnectorError('ERR_KV_CONFIG', `${config}: ${remedy}`, details)
   }
   return {
     ...rest,

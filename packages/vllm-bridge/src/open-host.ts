@@ -9,6 +9,7 @@ import {
   assertPath,
   loadConnector,
   rankKey,
+  slabsFor,
   type CommonComponents,
   type ConnectorFactory,
   type ConnectorScheduler,
@@ -78,7 +79,7 @@ export async function openHost(parts: OpenHostParts): Promise<OpenHost> {
       name: `${engineId}:${incarnation}`,
       libraryPath: config.nixl.libraryPath,
       backends: [...config.nixl.backends],
-      slabs: config.path === 'slabs' ? {} : null,
+      slabs: slabsFor(config.path, start.caches.regions),
     })
     const deadlineMs = bridgeLimits.agentCloseDeadlineMs
     closers.push(['agent', () => agent.close({ deadlineMs })])

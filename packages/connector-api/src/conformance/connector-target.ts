@@ -4,14 +4,14 @@
  */
 import type { ConnectorFactory } from '../connector.ts'
 import { limits } from '../limits.ts'
-import type { AgentPath } from '../slabs.ts'
+import type { TransferPath } from '../config.ts'
 
 export interface ConnectorTarget {
   readonly factory: ConnectorFactory
   /** Of the connector, on every engine. Default none. */
   readonly options?: Readonly<Record<string, unknown>>
   /** `config.path` of every engine. Default `descriptors`. */
-  readonly path?: AgentPath
+  readonly path?: TransferPath
   /** Instead of `options` where the next turn is tested: what switches it on. */
   readonly nextTurnOptions?: Readonly<Record<string, unknown>>
   /**

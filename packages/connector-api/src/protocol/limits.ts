@@ -41,6 +41,10 @@ export const protocolLimits = {
   tpSizeMax: 64,
   /** Tokens of one block of a peer. */
   blockTokensMax: 65_536,
+  /** Transfers of one number of pieces on each path before `path: auto` decides; odd, for it compares medians. */
+  pathTrialCount: 3,
+  /** Peers whose costs `path: auto` remembers; the oldest are measured anew. */
+  measuredPeerCountMax: limits.peerCountMax,
   /** A token of an association: 128 bits. */
   tokenSizeBytes: 16,
 } as const
@@ -50,6 +54,7 @@ assert(
     protocolLimits.handshakesWaitingPerAddressMax < limits.peerCountMax,
   'one address may hold all peers, or not the ranks of one engine',
 )
+assert(protocolLimits.pathTrialCount % 2 === 1, 'no value is the median of an even number')
 assert(
   limits.idSizeBytesMax + 2 <= protocolLimits.heartbeatSizeBytesMax &&
     protocolLimits.heartbeatSizeBytesMax < limits.frameSizeBytesMax,

@@ -18,6 +18,8 @@ export const writeCounterNames = [
   'writesDone',
   'writesFailed',
   'writesOverdue',
+  /** Of all that were posted, those on the path `slabs`. */
+  'writesBySlabs',
   'leasesExpired',
   'newsDropped',
   'notificationsLate',

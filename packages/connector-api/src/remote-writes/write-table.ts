@@ -11,6 +11,7 @@ import type {
   WorkerComponents,
 } from '../index.ts'
 import {
+  PathChooser,
   asConnectorError,
   endedAtMs,
   postAll,
@@ -53,6 +54,7 @@ interface OpenWrite<Part> {
 export class WriteTable<Part extends WritePart> {
   readonly #init: WriteTableOptions<Part>
   readonly #components: WorkerComponents
+  readonly #paths: PathChooser
   readonly #writes = new Map<TransferHandle, OpenWrite<Part>>()
   readonly #overdue = new Set<TransferHandle>()
   /** Withdrawals that wait for the end of a WRITE. */
@@ -65,6 +67,9 @@ export class WriteTable<Part extends WritePart> {
   constructor(init: WriteTableOptions<Part>) {
     this.#init = init
     this.#components = init.components
+    const { agent, config } = init.components
+    const onSlabs = (): void => init.counters.add('writesBySlabs')
+    this.#paths = new PathChooser({ agent, path: config.path, onSlabs })
   }
 
   get openCount(): number {
@@ -103,7 +108,7 @@ export class WriteTable<Part extends WritePart> {
     const posts = planned.map(({ post }) => post)
     const results = postAll(this.#components.agent, posts, {
       waitUntilPosted: false,
-      path: this.#components.config.path,
+      paths: this.#paths,
     })
     const handedOverAtMs = this.#components.clock.now()
     for (const [at, result] of results.entries()) {
@@ -119,6 +124,7 @@ export class WriteTable<Part extends WritePart> {
 
   onCompletions(completions: readonly TransferCompletion[]): void {
     for (const completion of completions) {
+      this.#paths.ended(completion)
       const write = this.#writes.get(completion.transfer)
       if (write !== undefined) this.#complete(write, completion)
     }

@@ -21,6 +21,7 @@ import {
 import type { CoreConfig } from './core-messages.ts'
 import type { CorePorts } from './core-ports.ts'
 import { agentNames } from './agent-names.ts'
+import { slabsOf } from './engine-slabs.ts'
 import { loadFactory } from './load-factory.ts'
 
 /** `createMemoryFabric` of `@kvferry/connector-api/testing` makes one; all engines of a process share it. */
@@ -69,7 +70,7 @@ export async function createMemoryPorts(
   const channel = await (options.createSideChannel?.(identity) ??
     createSideChannel({ config: sideChannel, identity, peers, clock, random, logger, metrics }))
   const agents = agentNames(config).map((name) =>
-    fabric.createAgent(name, { hasSlabs: kvferry.path === 'slabs' }),
+    fabric.createAgent(name, { hasSlabs: slabsOf(config) !== null }),
   )
   return {
     ...shared,

@@ -17,6 +17,7 @@ import {
 import type { CoreConfig } from './core-messages.ts'
 import type { CorePorts } from './core-ports.ts'
 import { agentNames } from './agent-names.ts'
+import { slabsOf } from './engine-slabs.ts'
 import { loadFactory } from './load-factory.ts'
 
 type NixlAgent = Awaited<ReturnType<typeof createNixlAgent>>
@@ -55,7 +56,7 @@ export async function createNixlPorts(config: CoreConfig, logger: Logger): Promi
     for (const name of agentNames(config)) {
       const { libraryPath, backends } = kvferry.nixl
       const env = networkOf(kvferry.sideChannel)
-      const slabs = kvferry.path === 'slabs' ? {} : null
+      const slabs = slabsOf(config)
       const options = { name, libraryPath, backends: [...backends], env, slabs }
       agents.push(await native.createNixlAgent(options))
     }

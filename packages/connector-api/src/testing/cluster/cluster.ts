@@ -10,7 +10,7 @@ import { createSkewedClock } from './skewed-clock.ts'
 import type { ClockSkew } from './skewed-clock.ts'
 import { ServingEngine } from './serving-engine.ts'
 import type { ServingOptions } from './serving-engine.ts'
-import type { AgentPath } from '../../slabs.ts'
+import type { TransferPath } from '../../config.ts'
 import { createWorld } from './world.ts'
 import type { World, WorldTimes } from './world.ts'
 
@@ -24,7 +24,7 @@ export interface ClusterOptions {
   readonly factory: ConnectorFactory
   readonly seed?: number
   readonly times?: WorldTimes
-  readonly path?: AgentPath
+  readonly path?: TransferPath
   readonly producerCount?: number
   readonly consumerCount?: number
   /** For every engine. */

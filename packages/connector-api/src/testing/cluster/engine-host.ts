@@ -200,7 +200,7 @@ export class EngineHost {
     const { fabric } = this.world
     const suffix = tpSize === 1 ? '' : `/${tpRank}`
     const agent = fabric.createAgent(`${this.engineId}/${this.incarnation}${suffix}`, {
-      hasSlabs: this.world.path === 'slabs',
+      hasSlabs: this.world.path === 'slabs' || this.world.path === 'auto',
       process: this.#processes.self,
     })
     const { blockCount, blockTokens } = this

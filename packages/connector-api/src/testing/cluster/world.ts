@@ -1,6 +1,6 @@
 /** One simulated world: clock, randomness, fabric, network, and the connector that its engines run. */
 import type { ConnectorFactory } from '../../connector.ts'
-import type { AgentPath } from '../../slabs.ts'
+import type { TransferPath } from '../../config.ts'
 import { createMemoryFabric } from '../memory-fabric/fabric.ts'
 import type { MemoryFabric, MemoryFabricOptions } from '../memory-fabric/fabric.ts'
 import { createMemorySideChannels } from '../memory-side-channel/memory-side-channels.ts'
@@ -19,7 +19,7 @@ export interface World {
   readonly processes: SimProcesses
   readonly factory: ConnectorFactory
   /** `config.path` of its engines. */
-  readonly path: AgentPath
+  readonly path: TransferPath
 }
 
 export type WorldTimes = Partial<Omit<MemoryFabricOptions, 'clock' | 'random'>>
@@ -31,7 +31,7 @@ export function createWorld(options: {
   readonly factory: ConnectorFactory
   readonly seed?: number
   readonly times?: WorldTimes
-  readonly path?: AgentPath
+  readonly path?: TransferPath
 }): World {
   const { factory, seed = 1, times = {}, path = 'descriptors' } = options
   const clock = createSimClock(seed)

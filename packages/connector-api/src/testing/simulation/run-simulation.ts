@@ -4,9 +4,8 @@
  * transcript, or somebody uses time or chance that was not given to them.
  */
 import type { ConnectorFactory, KvTransferParams } from '../../connector.ts'
-import type { KvferryConfig } from '../../config.ts'
 import type { HistoryProvider } from '../../history.ts'
-import type { AgentPath } from '../../slabs.ts'
+import type { KvferryConfig, TransferPath } from '../../config.ts'
 import { Cluster } from '../cluster/cluster.ts'
 import type { Violation } from '../cluster/auditor.ts'
 import type { Journey } from '../cluster/cluster-router.ts'
@@ -24,7 +23,7 @@ export interface SimulationTarget {
   /** Instead of them in runs whose conversations go on. */
   readonly nextTurnOptions?: Readonly<Record<string, unknown>>
   /** `config.path` of every engine. Default `descriptors`. */
-  readonly path?: AgentPath
+  readonly path?: TransferPath
   /** What makes engines stage blocks in host memory; absent: they can't. */
   readonly stagingConfig?: Partial<KvferryConfig>
   /** What worker halves may open in every other seed; in the others they have none. */
