@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// `npm run test:vllm`: pull and push inside real vLLM on this machine's CPU, against the single engine's
+// `npm run test:vllm`: pull, push and xavier inside real vLLM on this machine's CPU, against the single engine's
 // texts and with faults. Makes the environment the first time (2.8 GB on disk). Last line:
 // `N passed, N failed, N skipped`. `--no-setup`: the clone is set up already (`npm test` says so). Names of
 // scenarios (run.py) run these alone. `--bars`: times are judged too, for a machine that does nothing else.

@@ -24,7 +24,7 @@ import {
 import type { ProducerPlace } from '@kvferry/connector-api/remote-writes'
 import { xavierLimits } from './limits.ts'
 
-/** 128 random bits, as 32 lower-case hexadecimal digits. */
+/** 128 bits (ticket-maker.ts), as 32 lower-case hexadecimal digits. */
 export type Ticket = string
 
 export interface Handoff {

@@ -5,8 +5,10 @@
 import { assert, limits } from '@kvferry/connector-api'
 
 export const xavierLimits = {
-  /** A ticket is 128 random bits: nobody guesses one. */
+  /** A ticket is 128 bits that nobody guesses. */
   ticketSizeBytes: 16,
+  /** Of the key that this life's tickets are made with. */
+  ticketKeySizeBytes: 32,
   /** How long a producer keeps the blocks of a ticket that nobody has claimed (Xavier's 120 s). */
   unclaimedTicketMs: 120_000,
   /** The same once a consumer has claimed it, since the consumer's last word (Xavier's 600 s). */

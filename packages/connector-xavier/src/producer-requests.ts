@@ -20,10 +20,10 @@ import {
   type ProducerRequestState,
 } from '@kvferry/connector-api/protocol'
 import type { ProducerPlace } from '@kvferry/connector-api/remote-writes'
-import { encodeHandoff, ticketOf, type Ticket } from './handoff.ts'
-import { xavierLimits } from './limits.ts'
+import { encodeHandoff, type Ticket } from './handoff.ts'
 import type { MetadataOutbox } from './metadata.ts'
 import { decodeRankMetadata } from './rank-metadata.ts'
+import { TicketMaker } from './ticket-maker.ts'
 
 interface ProducerRecord {
   readonly ticket: Ticket
@@ -44,6 +44,7 @@ export class ProducerRequests {
   readonly #leaseDurationMs: number
   readonly #records = new Map<RequestId, ProducerRecord>()
   #place: ProducerPlace | null = null
+  #tickets: TicketMaker | null = null
   #keepsHistory = false
 
   /** `leaseDurationMs`: how long a ticket lives that nobody claims. */
@@ -59,7 +60,8 @@ export class ProducerRequests {
     if (bytes === undefined || byRank.size > 1) {
       throw unsupported('tensorParallel', `xavier serves one TP rank, not ${byRank.size}`)
     }
-    const { host, port, keepsHistory } = decodeRankMetadata(bytes)
+    const { host, port, keepsHistory, ticketKey } = decodeRankMetadata(bytes)
+    this.#tickets = new TicketMaker(ticketKey)
     this.#keepsHistory = keepsHistory
     this.#place = { engineId: this.#components.engineId, host, port, tpSize: 1 }
   }
@@ -83,9 +85,10 @@ export class ProducerRequests {
     return this.#records.has(requestId)
   }
 
+  /** Before the worker half is known nothing is handed over: its request is served like any other. */
   add(requestId: RequestId): void {
-    const ticket = ticketOf(this.#components.random.bytes(xavierLimits.ticketSizeBytes))
-    this.#records.set(requestId, { ticket, state: { kind: 'new' } })
+    if (this.#tickets === null) return
+    this.#records.set(requestId, { ticket: this.#tickets.make(requestId), state: { kind: 'new' } })
   }
 
   allocated(requestId: RequestId): void {
@@ -104,7 +107,7 @@ export class ProducerRequests {
     if (record === undefined) return nothing
     const { blockTokens } = this.#components
     const content = readableBlocks(request, tokenCount, blocks, blockTokens)
-    const isKnown = record.state.kind === 'announced' && this.#place !== null
+    const isKnown = record.state.kind === 'announced'
     if (content.kind === 'unreadable' || !isKnown) {
       const reason = content.kind === 'unreadable' ? content.reason : 'no worker knows of it'
       this.#components.logger.debug('no handoff', { requestId, reason })

@@ -23,6 +23,7 @@ import {
 import { ConsumerWorker } from '@kvferry/connector-api/remote-writes'
 import { xavierIdentity } from './identity.ts'
 import { assertHistoryPolicy, openHistory } from './history/open-history.ts'
+import { xavierLimits } from './limits.ts'
 import { decodeMetadata, type MetadataEntry } from './metadata.ts'
 import type { XavierOptions } from './options.ts'
 import { ProducerWorker } from './producer-worker.ts'
@@ -61,14 +62,15 @@ export class XavierWorker implements ConnectorWorker {
 
   /** Called once. @throws as `registerCaches`; ConnectorError ERR_KV_CLOSED after `shutdown`. */
   async registerKvCaches(caches: KvCacheLayout): Promise<Uint8Array> {
-    const { sideChannel, config } = this.#components
+    const { sideChannel, config, random } = this.#components
     if (this.#options.staging === 'snapshot' && config.role !== 'consumer') {
       this.#snapshots = await SnapshotStore.open(this.#components, caches)
     }
     try {
       const { producer } = await this.#life.register(caches)
       const keepsHistory = producer.history !== null
-      return encodeRankMetadata({ ...sideChannel.address, keepsHistory })
+      const ticketKey = random.bytes(xavierLimits.ticketKeySizeBytes)
+      return encodeRankMetadata({ ...sideChannel.address, keepsHistory, ticketKey })
     } catch (cause) {
       await this.#closeSnapshots()
       throw cause

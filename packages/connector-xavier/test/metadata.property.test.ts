@@ -66,10 +66,12 @@ test('step metadata that was cut, prolonged or changed is refused or read, never
 })
 
 test('handshake metadata: where the side channel listens, and no other version', () => {
+  const ticketKey = new Uint8Array(32).fill(7)
   for (const keepsHistory of [true, false]) {
-    const place = { host: '127.0.0.1', port: 5_600, keepsHistory }
+    const place = { host: '127.0.0.1', port: 5_600, keepsHistory, ticketKey }
     expect(decodeRankMetadata(encodeRankMetadata(place))).toEqual(place)
   }
-  const bytes = encodeRankMetadata({ host: '127.0.0.1', port: 5_600, keepsHistory: false })
+  const place = { host: '127.0.0.1', port: 5_600, keepsHistory: false, ticketKey }
+  const bytes = encodeRankMetadata(place)
   expect(() => decodeRankMetadata(Uint8Array.of(9, ...bytes.slice(1)))).toThrow('version 9')
 })

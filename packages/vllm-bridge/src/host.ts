@@ -124,17 +124,20 @@ class Host {
 }
 
 function readyMessage({ config, incarnation, metadata, address }: OpenHost): HostMessage {
-  const { leaseDurationMs, recomputeThreshold, progressive, registrationTimeoutMs } = config.options
+  const { recomputeThreshold, progressive, ...options } = config.options
+  // Xavier's names for the same: how long blocks are kept for nobody, how long a load waits.
+  const leaseMs = options['leaseDurationMs'] ?? options['unclaimedTicketMs']
+  const waitMs = options['registrationTimeoutMs'] ?? options['loadTimeoutMs']
   return {
     t: 'ready',
     incarnation,
     connector: config.connector,
     sideChannel: { host: address.host, port: address.port },
     metadata: Buffer.from(metadata).toString('hex'),
-    leaseMs: Number(leaseDurationMs),
+    leaseMs: Number(leaseMs),
     recomputeThreshold: Number(recomputeThreshold),
     isProgressive: progressive === true,
-    registrationTimeoutMs: Number(registrationTimeoutMs ?? 0),
+    registrationTimeoutMs: Number(waitMs ?? 0),
   }
 }
 

@@ -118,7 +118,7 @@ export async function openHost(parts: OpenHostParts): Promise<OpenHost> {
   }
 }
 
-const servedConnectors: readonly string[] = ['pull', 'push']
+const servedConnectors: readonly string[] = ['pull', 'push', 'xavier']
 
 async function loadFactory(
   config: KvferryConfig,
@@ -129,7 +129,7 @@ async function loadFactory(
   if (!servedConnectors.includes(factory.name)) {
     throw new ConnectorError(
       'ERR_KV_UNSUPPORTED',
-      `the vLLM bridge serves the connectors ${servedConnectors.join(' and ')}, not ${factory.name}`,
+      `the vLLM bridge serves the connectors ${servedConnectors.join(', ')}, not ${factory.name}`,
       { capability: 'transferMode' },
     )
   }

@@ -6,6 +6,7 @@ from .pull_rules import Producer, PullRules
 from .push_rules import PushRules
 from .rules import Rules
 from .step_metadata import HostFacts
+from .xavier_rules import XavierRules
 
 
 def rules_for(facts: HostFacts, *, engine_id: str, block_tokens: int) -> Rules:
@@ -22,5 +23,14 @@ def rules_for(facts: HostFacts, *, engine_id: str, block_tokens: int) -> Rules:
             engine_id=engine_id,
             recompute_threshold=facts.recompute_threshold,
             is_progressive=facts.is_progressive,
+        )
+    if facts.connector == "xavier":
+        return XavierRules(
+            engine_id=engine_id,
+            host=facts.host,
+            port=facts.port,
+            block_tokens=block_tokens,
+            recompute_threshold=facts.recompute_threshold,
+            ticket_key=facts.handoff_key,
         )
     raise ValueError(f"no rules for the connector {facts.connector!r}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from . import limits
 from .handoff import decode_rank_metadata
 from .step_metadata import HostFacts, HostNews, Step
+from .xavier_params import decode_ticket_key
 
 if TYPE_CHECKING:
     from .host_process import HostProcess
@@ -185,6 +186,8 @@ class HostKeeper:
         key = b""
         if connector == "pull":
             key = decode_rank_metadata(bytes.fromhex(message["metadata"])).handoff_key
+        elif connector == "xavier":
+            key = decode_ticket_key(bytes.fromhex(message["metadata"]))
         self._facts = HostFacts(
             epoch=message["incarnation"],
             connector=connector,

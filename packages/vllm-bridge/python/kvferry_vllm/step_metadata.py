@@ -50,24 +50,24 @@ class HostFacts:
     """
 
     epoch: str
-    #: pull, push: whose rules it answers by.
+    #: pull, push, xavier: whose rules it answers by.
     connector: str
     host: str
     port: int
-    #: Of pull: signs handoffs.
+    #: Of pull: signs handoffs. Of xavier: makes tickets.
     handoff_key: bytes = field(repr=False)
     lease_ms: float
     recompute_threshold: int
     #: Of push: KV leaves as chunks of a prompt are computed.
     is_progressive: bool = False
-    #: Of push: how long a load may wait for its producer.
+    #: Of push and xavier: how long a load may wait for its producer.
     registration_timeout_ms: float = 0.0
 
     @property
     def reader_hold_ms(self) -> float:
         """For how long others may go on reading what was kept for them when this host is reaped.
 
-        In push it was the host itself that read: nobody does any more.
+        In push and xavier it was the host itself that read: nobody does any more.
         """
         return self.lease_ms if self.connector == "pull" else 0.0
 

@@ -11,6 +11,7 @@ from kvferry_vllm.handoff import Prompt
 _PACKAGES = Path(__file__).resolve().parents[3]
 _HOOK_SCRIPTS = _PACKAGES / "vllm-bridge" / "test" / "golden" / "hook-scripts.jsonl"
 _PUSH_SCRIPTS = _PACKAGES / "vllm-bridge" / "test" / "golden" / "push-scripts.jsonl"
+_XAVIER_SCRIPTS = _PACKAGES / "vllm-bridge" / "test" / "golden" / "xavier-scripts.jsonl"
 _HANDOFFS = _PACKAGES / "connector-pull" / "test" / "golden" / "handoff.json"
 
 
@@ -25,6 +26,10 @@ def hook_scripts() -> list[dict[str, Any]]:
 
 def push_scripts() -> list[dict[str, Any]]:
     return _read_scripts(_PUSH_SCRIPTS)
+
+
+def xavier_scripts() -> list[dict[str, Any]]:
+    return _read_scripts(_XAVIER_SCRIPTS)
 
 
 def _read_scripts(file: Path) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from kvferry_vllm.pull_rules import Producer, PullRules
 from kvferry_vllm.rules import REQUEST_COUNT_MAX, Finish
 
 from . import golden
+from .conversations import play
 
 PROMPT = Prompt(5, digest_tokens(range(5)))
 
@@ -31,35 +32,7 @@ class GoldenConversations(unittest.TestCase):
         self.assertGreater(len(scripts), 10)
         for script in scripts:
             with self.subTest(seed=script["seed"]):
-                self._play(script)
-
-    def _play(self, script: dict[str, Any]) -> None:
-        rules = _rules(script)
-        for index, call in enumerate(script["calls"]):
-            request = script["requests"].get(call.get("id"), {})
-            prompt = golden.prompt_of(request["prompt"], request["digest"]) if request else None
-            about: Any = (call.get("id"), prompt, request.get("params"))
-            hook = call["hook"]
-            if hook == "new":
-                rules.on_new_request(*about)
-            elif hook == "match":
-                answer = rules.matched_tokens(*about, call["computed"])
-                self.assertEqual(answer, call["tokens"], f"call {index}: {call}")
-            elif hook == "alloc":
-                rules.on_allocated(*about, call["external"])
-            elif hook == "finish":
-                answer = rules.on_finished(
-                    *about[:2],
-                    call["computed"],
-                    call["end"],
-                    [call["blocks"]],
-                    call["leaseDeadlineMs"],
-                )
-                expected = Finish(call["delayFree"], call["params"])
-                self.assertEqual(answer, expected, f"call {index}: {call}")
-            else:
-                rules.on_output(call["sent"], call["received"])
-        self.assertEqual(list(rules.request_ids), [], "requests that were never forgotten")
+                play(self, _rules(script), script)
 
 
 class Bounds(unittest.TestCase):

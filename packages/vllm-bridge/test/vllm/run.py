@@ -1,6 +1,6 @@
 """Runs every scenario against real vLLM. Last line: `N passed, N failed, N skipped`.
 
-python run.py MODEL_DIR [--bars] [equal] [push] [servers] [push-servers] [faults] [push-faults]   (with this package's `python` folder on PYTHONPATH; see scripts/vllm-test.mjs)
+python run.py MODEL_DIR [--bars] [equal] [push] [xavier] [servers] [push-servers] [faults] [push-faults]   (with this package's `python` folder on PYTHONPATH; see scripts/vllm-test.mjs)
 `--bars` judges times too: on a machine that does nothing else.
 """
 
@@ -24,6 +24,7 @@ import scenarios_push  # noqa: E402
 import scenarios_push_death as push_death  # noqa: E402
 import scenarios_servers  # noqa: E402
 import scenarios_start  # noqa: E402
+import scenarios_xavier  # noqa: E402
 from checks import Checks  # noqa: E402
 from engines import Engine, Params  # noqa: E402
 from push import PushEngine  # noqa: E402
@@ -109,6 +110,10 @@ def push(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
     scenarios_push.equal_texts(checks, start, oracle)
 
 
+def xavier(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
+    scenarios_xavier.equal_texts(checks, start, oracle)
+
+
 def push_faults(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
     files = set(os.listdir("/dev/shm"))
     os.environ["UCX_TLS"] = "tcp"
@@ -143,6 +148,7 @@ def push_faults(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
 SCENARIOS: dict[str, Callable[[Checks, StartEngine, Oracle], None]] = {
     "equal": equal_texts,
     "push": push,
+    "xavier": xavier,
     "servers": servers,
     "push-servers": push_servers,
     "faults": faults,

@@ -1,0 +1,144 @@
+"""The xavier connector's rules: a finished prefill is kept for whoever has its ticket, which is made here.
+
+See rules.py. The tables decide and make tickets exactly as the scheduler half of @kvferry/connector-xavier does
+in an engine without a history.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Mapping, Sequence
+
+from .consumer_requests import ConsumerRequests
+from .handoff import ID_SIZE_BYTES_MAX, NoTransfer, Produce, Prompt
+from .param_fields import utf8_size
+from .rules import NOTHING, REQUEST_COUNT_MAX, Finish, readable_blocks
+from .xavier_params import TicketConsume, TicketMaker, encode_ticket, parse_ticket_params
+
+#: States of a request whose KV others may have.
+ADDED, ANNOUNCED, HELD = "added", "announced", "held"
+
+
+@dataclass
+class _Source:
+    ticket: str
+    state: str = ADDED
+
+
+class XavierRules:
+    def __init__(
+        self,
+        *,
+        engine_id: str,
+        host: str,
+        port: int,
+        block_tokens: int,
+        recompute_threshold: int,
+        ticket_key: bytes,
+    ) -> None:
+        self._engine_id = engine_id
+        self._place = (host, port)
+        self._block_tokens = block_tokens
+        self._tickets = TicketMaker(ticket_key)
+        self._consumed = ConsumerRequests(recompute_threshold)
+        self._produced: dict[str, _Source] = {}
+
+    @property
+    def request_ids(self) -> Sequence[str]:
+        return [*self._produced, *self._consumed.request_ids]
+
+    def on_new_request(
+        self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
+    ) -> None:
+        self._intake(request_id, prompt, params)
+
+    def matched_tokens(
+        self,
+        request_id: str,
+        prompt: Prompt,
+        params: Mapping[str, Any] | None,
+        computed_token_count: int,
+    ) -> int:
+        self._intake(request_id, prompt, params)
+        return self._consumed.matched(request_id, computed_token_count)
+
+    def on_allocated(
+        self,
+        request_id: str,
+        prompt: Prompt,
+        params: Mapping[str, Any] | None,
+        external_token_count: int,
+    ) -> None:
+        self._intake(request_id, prompt, params)
+        self._consumed.allocated(request_id, external_token_count)
+        source = self._produced.get(request_id)
+        if source is not None and source.state == ADDED:
+            source.state = ANNOUNCED
+
+    def on_step(self, computed_after: Mapping[str, int], preempted: Sequence[str]) -> bool:
+        """Nothing leaves before a prefill has ended."""
+        return False
+
+    def on_finished(
+        self,
+        request_id: str,
+        prompt: Prompt,
+        computed_token_count: int,
+        end: str,
+        block_ids: Sequence[Sequence[int]],
+        lease_deadline_ms: float,
+    ) -> Finish:
+        self._consumed.finished(request_id)
+        source = self._produced.pop(request_id, None)
+        if source is None or source.state != ANNOUNCED:
+            return NOTHING
+        readable = readable_blocks(
+            prompt.token_count, computed_token_count, end, block_ids, self._block_tokens
+        )
+        if readable is None:
+            return NOTHING
+        source.state = HELD
+        self._produced[request_id] = source
+        host, port = self._place
+        params = encode_ticket(
+            engine_id=self._engine_id,
+            host=host,
+            port=port,
+            ticket=source.ticket,
+            token_count=prompt.token_count,
+        )
+        return Finish(True, params)
+
+    def on_output(self, sent: Sequence[str], received: Sequence[str]) -> None:
+        for request_id in sent:
+            source = self._produced.get(request_id)
+            if source is not None and source.state == HELD:
+                del self._produced[request_id]
+        for request_id in received:
+            self._consumed.received(request_id)
+
+    @property
+    def has_pending_block_frees(self) -> bool:
+        if self._consumed.is_aborting:
+            return True
+        return any(source.state == HELD for source in self._produced.values())
+
+    def _intake(
+        self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
+    ) -> None:
+        """Idempotent: parsed once per request."""
+        if request_id in self._produced or request_id in self._consumed:
+            return
+        parsed = parse_ticket_params(params, engine_id=self._engine_id, prompt=prompt)
+        if isinstance(parsed, NoTransfer) or self._is_full(request_id):
+            return
+        if isinstance(parsed, TicketConsume):
+            self._consumed.offer(request_id, prompt.token_count)
+        elif isinstance(parsed, Produce):
+            self._produced[request_id] = _Source(self._tickets.make(request_id))
+        else:
+            self._consumed.refuse(request_id)
+
+    def _is_full(self, request_id: str) -> bool:
+        count = len(self._produced) + len(self._consumed)
+        return count >= REQUEST_COUNT_MAX or utf8_size(request_id) > ID_SIZE_BYTES_MAX

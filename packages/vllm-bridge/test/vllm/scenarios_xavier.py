@@ -1,0 +1,78 @@
+"""Xavier inside real vLLM: the texts of P + D equal those of one engine, and every ticket comes to its end."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from checks import Checks, equal
+from engines import Engine
+from router import LENGTHS, OUTPUT_COUNT, Oracle, disaggregated, new_id, prefill, prompt_of
+
+#: In one block size; two make more than a hundred texts.
+AT_ONCE = 8
+
+
+def equal_texts(checks: Checks, start: Callable[..., Engine], oracle: Oracle) -> None:
+    for block_size in (32, 128):
+        engines = [
+            start(
+                f"xavier-{role}-{block_size}",
+                {"kv_role": f"kv_{role}", "kv_load_failure_policy": "recompute",
+                 "kv_connector_extra_config": {"connector": "xavier"}},
+                block_size=block_size,
+            )
+            for role in ("producer", "consumer")
+        ]  # fmt: skip
+        try:
+            _equal_texts(checks, engines[0], engines[1], f"xavier, block size {block_size}", oracle)
+        finally:
+            for engine in engines:
+                engine.stop()
+
+
+def _equal_texts(
+    checks: Checks, producer: Engine, consumer: Engine, about: str, oracle: Oracle
+) -> None:
+    engines = (producer, consumer)
+    for engine in engines:
+        engine.wait_ready()
+    empty = [engine.call("requests") for engine in engines]
+    for length in LENGTHS:
+        prompt = prompt_of(length, seed=30)
+        with checks.check(f"{about}: {length} tokens", engines):
+            answer = disaggregated(producer, consumer, prompt)
+            equal((answer.reason, answer.tokens), ("length", oracle(prompt)), "answer")
+    with checks.check(f"{about}: all of these at once, their tickets wait for D", engines):
+        # Other prompts, or D would have them in its cache.
+        _many(producer, consumer, [prompt_of(length, seed=31) for length in LENGTHS], oracle)
+    with checks.check(f"{about}: {AT_ONCE} at a time, partly in D's prefix cache", engines):
+        prompts = [prompt_of(400, seed=32) + prompt_of(10 + 60 * n, seed=33) for n in range(AT_ONCE)]
+        _many(producer, consumer, prompts, oracle)
+    with checks.check(f"{about}: every block was written by NIXL, every ticket ended", engines):
+        _accounts(producer, consumer, empty)
+
+
+def _many(producer: Engine, consumer: Engine, prompts: list[str], oracle: Oracle) -> None:
+    handoffs = [prefill(producer, prompt) for prompt in prompts]
+    asked = []
+    for prompt, handoff in zip(prompts, handoffs):
+        asked.append(new_id("d"))
+        consumer.submit(asked[-1], prompt, OUTPUT_COUNT, handoff)
+    for request_id, prompt in zip(asked, prompts):
+        equal(consumer.wait(request_id).tokens, oracle(prompt), f"tokens of {len(prompt)}")
+
+
+def _accounts(producer: Engine, consumer: Engine, empty: list[Any]) -> None:
+    producer.wait_until("blocks come back", lambda: producer.call("requests") == empty[0])
+    equal(consumer.call("requests"), empty[1], "D's requests and blocks")
+    p, d = producer.call("describe"), consumer.call("describe")
+    # Prompts of which D has all but the last token in its cache are no loads.
+    if not len(LENGTHS) * 2 <= d["loadsDone"] <= len(LENGTHS) * 2 + AT_ONCE:
+        raise AssertionError(f"{d['loadsDone']} loads")
+    equal((d["loadsFailed"], p["writesFailed"], p["leasesExpired"]), (0, 0, 0), "failed and expired")
+    equal(p["ticketsFinished"], p["ticketsRegistered"], "tickets that ended")
+    if p["transfersDone"] < d["loadsDone"] or p["bytesMoved"] < 10_000_000:
+        raise AssertionError(f"{p['transfersDone']} WRITEs moved {p['bytesMoved']} bytes")
+    for counters in (p, d):
+        wrong = ("divergences", "hookFailures", "hostDeaths", "messagesRefused")
+        equal({name: counters[name] for name in wrong}, dict.fromkeys(wrong, 0), "counters")
