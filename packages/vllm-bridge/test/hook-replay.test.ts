@@ -12,7 +12,12 @@ import {
 import { describe, expect, test } from 'vitest'
 import { HookReplay } from '../src/hook-replay.ts'
 import type { HookEvent } from '../src/messages.ts'
-import { writeHookScripts, type Call, type HookScript } from './fixtures/hook-scripts.ts'
+import {
+  writeHookScripts,
+  type Call,
+  type HandingConnector,
+  type HookScript,
+} from './fixtures/hook-scripts.ts'
 import { createEngine } from './fixtures/engine.ts'
 import { writePushScripts, type PushCall, type PushScript } from './fixtures/push-scripts.ts'
 
@@ -52,10 +57,11 @@ function eventsOf({ calls, requests, blockTokens }: HookScript): HookEvent[] {
 
 async function replayOf(
   script: HookScript,
+  connector: HandingConnector = 'pull',
 ): Promise<{ replay: HookReplay; scheduler: ConnectorScheduler }> {
   const { engineId, blockTokens, recomputeThreshold, seed } = script
   const engine = await createEngine({
-    ...{ engineId, blockTokens, seed },
+    ...{ engineId, blockTokens, seed, connector },
     options: { recomputeThreshold },
   })
   const { scheduler } = engine
@@ -64,16 +70,26 @@ async function replayOf(
 
 const scripts = await writeHookScripts(8)
 
-test.each(scripts)('conversation $seed is replayed without a difference', async (script) => {
-  const { replay } = await replayOf(script)
-  const events = eventsOf(script)
-  const outcomes = events.map((event) => replay.play([event]))
-  expect(replay.divergences).toBe(0)
-  expect(replay.events).toBe(events.length)
-  expect(outcomes.flatMap(({ failed, sent }) => [...failed, ...sent])).toEqual([])
-  const finished = outcomes.flatMap((outcome) => [...outcome.finished])
-  expect(finished).toEqual(events.flatMap((event) => (event.k === 'finish' ? [event.id] : [])))
-})
+const handing = [
+  ...scripts.map((script) => ['pull', script.seed, script] as const),
+  ...(await writeHookScripts(8, 'xavier')).map(
+    (script) => ['xavier', script.seed, script] as const,
+  ),
+]
+
+test.each(handing)(
+  '%s: conversation %i is replayed without a difference',
+  async (connector, _, script) => {
+    const { replay } = await replayOf(script, connector)
+    const events = eventsOf(script)
+    const outcomes = events.map((event) => replay.play([event]))
+    expect(replay.divergences).toBe(0)
+    expect(replay.events).toBe(events.length)
+    expect(outcomes.flatMap(({ failed, sent }) => [...failed, ...sent])).toEqual([])
+    const finished = outcomes.flatMap((outcome) => [...outcome.finished])
+    expect(finished).toEqual(events.flatMap((event) => (event.k === 'finish' ? [event.id] : [])))
+  },
+)
 
 describe('push', async () => {
   const eventOf = (call: PushCall, { requests }: PushScript): HookEvent | null => {
