@@ -28,6 +28,9 @@ export interface ConnectorErrorDetails {
   ERR_KV_CONNECTOR_NOT_INSTALLED: { connector: string; command: string }
   ERR_NIXL_UNAVAILABLE: { searched: readonly string[]; remedy: string }
   ERR_NIXL: { operation: string; status: string }
+  ERR_CUDA_UNAVAILABLE: { reason: string; remedy: string }
+  /** The CUDA driver refused. `status` is its own name for it. */
+  ERR_CUDA: { operation: string; status: string }
 }
 
 export type ConnectorErrorCode = keyof ConnectorErrorDetails
@@ -52,6 +55,8 @@ const retryable: Record<ConnectorErrorCode, boolean> = {
   ERR_KV_CONNECTOR_NOT_INSTALLED: false,
   ERR_NIXL_UNAVAILABLE: false,
   ERR_NIXL: false,
+  ERR_CUDA_UNAVAILABLE: false,
+  ERR_CUDA: false,
 }
 
 export const connectorErrorCodes = Object.keys(retryable) as readonly ConnectorErrorCode[]

@@ -116,7 +116,7 @@ Agent::~Agent() { shutdownNow(kShutdownWaitMs); }
 
 const std::string& Agent::name() const noexcept { return core_->config.name; }
 
-Result Agent::registerRegion(std::shared_ptr<HostMemory> memory, uint64_t offsetBytes,
+Result Agent::registerRegion(std::shared_ptr<Memory> memory, uint64_t offsetBytes,
                              uint64_t lengthBytes, Ticket* ticket) {
   uint64_t end = 0;
   if (memory == nullptr || lengthBytes == 0 ||
@@ -126,6 +126,8 @@ Result Agent::registerRegion(std::shared_ptr<HostMemory> memory, uint64_t offset
   auto region = std::make_shared<Region>();
   region->address = memory->address() + offsetBytes;
   region->lengthBytes = lengthBytes;
+  region->place = memory->place();
+  region->isTarget = memory->isTarget();
   region->pin = MemoryPin(std::move(memory));
   if (!region->pin)
     return Result::failure(Status::kClosed, "registerRegion", "the memory was freed");

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "completion_sink.h"
-#include "host_memory.h"
+#include "memory.h"
 #include "limits.h"
 #include "nixl_api.h"
 #include "process_id.h"
@@ -26,6 +26,8 @@
 
 namespace kvferry {
 
+class CudaDevice;
+
 struct AgentConfig {
   /** Non-empty, at most kIdSizeBytesMax bytes. */
   std::string name;
@@ -33,6 +35,8 @@ struct AgentConfig {
   /** In order of creation, for example {"UCX"}. */
   std::vector<std::string> backends;
   SlabConfig slabs{};
+  /** Whose memory this agent moves, and where its slabs lie; null: the host's. */
+  std::shared_ptr<CudaDevice> device;
 };
 
 /** Names one asynchronous command; its CommandCompletion carries the same number. Never 0. */
@@ -177,7 +181,7 @@ class Agent {
   // All may also answer kLimit (commandsInFlightMax), kClosed, kBroken.
 
   /** kOutOfRange: bounds; kClosed: the memory was freed. Pins the memory until deregistered. */
-  Result registerRegion(std::shared_ptr<HostMemory> memory, uint64_t offsetBytes,
+  Result registerRegion(std::shared_ptr<Memory> memory, uint64_t offsetBytes,
                         uint64_t lengthBytes, Ticket* ticket);
   /** kBusy while a table uses it (a transfer uses tables). The handle is invalid from here on. */
   Result deregisterRegion(uint64_t region, Ticket* ticket);

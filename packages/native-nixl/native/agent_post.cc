@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "agent_core.h"
+#include "cuda_device.h"
 
 namespace kvferry {
 namespace {
@@ -49,7 +50,10 @@ Result copySide(const SideView& view, std::shared_ptr<TableEntry> entry, OwnedSi
  */
 Result prepareTransfer(HandleTable<std::shared_ptr<Peer>>& peers,
                        HandleTable<std::shared_ptr<TableEntry>>& tables, PlanScratch& scratch,
-                       const FenceSet& fences, const SlabConfig& slabs, const PostView& post, Transfer* transfer) {
+                       const FenceSet& fences, const AgentConfig& config, const PostView& post,
+                       Transfer* transfer) {
+  const SlabConfig& slabs = config.slabs;
+  const CudaDevice* slabDevice = config.device.get();
   const std::shared_ptr<Peer>* peer = peers.find(post.peer);
   if (peer == nullptr) return invalidHandle("peer");
   const std::shared_ptr<TableEntry>* local = tables.find(post.local.table);
@@ -60,6 +64,24 @@ Result prepareTransfer(HandleTable<std::shared_ptr<Peer>>& peers,
   if (post.isBySlabs && (slabs.slabCount == 0 || (*peer)->slabs.slabCount == 0)) {
     return Result::failure(Status::kUnsupported, "path",
                            slabs.slabCount == 0 ? "this agent has no slabs" : "the peer lends none");
+  }
+  const MemoryKind here = (*local)->table.place.kind;
+  if (here != (*remote)->table.place.kind) {
+    return Result::failure(Status::kUnsupported, "transfers between host and GPU memory",
+                           "the library moves these in software: copy within each machine first");
+  }
+  const MemoryPlace slabsHere =
+      slabDevice == nullptr ? MemoryPlace{} : MemoryPlace{MemoryKind::kDevice, static_cast<uint32_t>(slabDevice->ordinal())};
+  const bool areSlabsThere = (*peer)->slabs.place == (*remote)->table.place;
+  if (post.isBySlabs && (!((*local)->table.place == slabsHere) || !areSlabsThere)) {
+    return Result::failure(Status::kUnsupported, "path",
+                           "the slabs lie elsewhere than the blocks: both agents need the option "
+                           "device for the memory that they move");
+  }
+  if (!post.isBySlabs && !(*remote)->table.isTarget) {
+    return Result::failure(Status::kUnsupported, "imported or virtual GPU memory as a target",
+                           "the library would reach the peer's memory in software: take the path "
+                           "slabs, or let the process that allocated it offer it");
   }
   if (post.hasFence && !fences.wasMade(post.fence)) return invalidHandle("fence");
   if (post.hasNotification && post.notificationSizeBytes > limits::kNotificationSizeBytesMax) {
@@ -108,7 +130,7 @@ Result Agent::postAll(const PostView* posts, size_t count, bool isWaitUntilPoste
     for (size_t i = 0; i < count; i++) {
       auto transfer = std::make_unique<Transfer>();
       Result prepared = prepareTransfer(core_->peers, core_->tables, core_->scratch, core_->fences,
-                                        core_->config.slabs, posts[i], transfer.get());
+                                        core_->config, posts[i], transfer.get());
       if (!prepared.ok()) {
         if (prepared.status != Status::kLimit) prepared.value = i;
         return prepared;

@@ -13,7 +13,7 @@
 
 #include "agent.h"
 #include "block_table.h"
-#include "host_memory.h"
+#include "memory.h"
 #include "nixl_handles.h"
 #include "slab_wire.h"
 #include "transfer_plan.h"
@@ -34,6 +34,8 @@ struct Region {
   MemoryPin pin;              // [thread] reset when deregistered
   uint64_t address = 0;       // [const]
   uint64_t lengthBytes = 0;   // [const]
+  MemoryPlace place;          // [const]
+  bool isTarget = true;       // [const] peers can reach it
   bool isRegistered = false;  // [lock]
   bool isLeaving = false;     // [lock] deregistration is enqueued
   uint64_t tableCount = 0;    // [lock]

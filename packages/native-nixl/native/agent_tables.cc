@@ -34,9 +34,15 @@ Result Agent::declareBlockTable(const std::vector<BlockRegionSpec>& specs, uint6
     regions.push_back(
         {address, spec.blockSizeBytes, spec.blockStrideBytes, spec.blockCount, registration});
     entry->regions.push_back(*region);
+    if (!((*region)->place == entry->regions[0]->place)) {
+      return Result::outOfRange("declareBlockTable",
+                                "a table's regions lie all on the host or all on one GPU");
+    }
   }
   Result made = makeBlockTable(std::move(regions), &entry->table);
   if (!made.ok()) return made;
+  entry->table.place = entry->regions[0]->place;
+  for (const auto& region : entry->regions) entry->table.isTarget &= region->isTarget;
   for (size_t i = 0; i < specs.size(); i++) {
     // No term can wrap any more: makeBlockTable has checked the addresses.
     const BlockRegion& region = entry->table.regions[i];

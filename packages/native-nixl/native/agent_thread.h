@@ -67,7 +67,7 @@ class AgentThread final : private SlabHost {
   Result startSlabs();
   void stepSlabs();
   bool areSlabsBusy() const;
-  Result makeRequest(bool isRead, const Peer& peer, uint64_t local, uint64_t remote, uint64_t bytes,
+  Result makeRequest(bool isRead, const Peer& peer, const SlabSpan& span,
                      TransferRequest* request) override;
   int startRequest(TransferRequest& request, const SlabMessageFrame* message) override;
   int send(const Peer& peer, const uint8_t* bytes, size_t sizeBytes) override;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "agent_thread.h"
+#include "cuda_device.h"
 #include "metadata_name.h"
 #include "plugin_load.h"
 
@@ -17,6 +18,11 @@ Result brokenAgent() {
 }  // namespace
 
 Result AgentThread::start() {
+  if (core_->config.device != nullptr) {
+    // Kernels and copies of slabs are this thread's, and the library finds the context here.
+    Result entered = core_->config.device->enter();
+    if (!entered.ok()) return entered;
+  }
   NixlAgentConfig config;
   NixlHandle handle = nullptr;
   int status = api().create_configured_agent(core_->config.name.c_str(), &config, &handle);
@@ -27,6 +33,12 @@ Result AgentThread::start() {
       return Result::nixlFailure("create_params", kNixlBackend);
     }
     const NixlParams params(api(), handle);
+    // What it does by itself, said aloud: with the other mode, a WRITE to a dead peer's GPU goes on
+    // answering success.
+    if (name == "UCX") {
+      const int added = api().params_add(params.get(), "ucx_error_handling_mode", "peer");
+      if (added != kNixlSuccess) return Result::nixlFailure("params_add", added);
+    }
     status = api().create_backend(agent_.get(), name.c_str(), params.get(), &handle);
     if (status != kNixlSuccess) {
       const std::string problem = pluginLoadProblem(api().path, name);
@@ -55,12 +67,13 @@ void AgentThread::execute(RegisterCommand& command) {
   Region& region = *command.region;
   Result result = isReady_ ? Result::success() : brokenAgent();
   NixlHandle list = nullptr;
-  if (result.ok() && api().create_reg_dlist(kNixlMemoryDram, &list) != kNixlSuccess) {
+  if (result.ok() && api().create_reg_dlist(nixlMemory(region.place), &list) != kNixlSuccess) {
     result = Result::nixlFailure("create_reg_dlist", kNixlBackend);
   }
   if (result.ok()) {
     region.list = NixlRegistrationList(api(), list);
-    int status = api().reg_dlist_add_desc(list, region.address, region.lengthBytes, 0, nullptr, 0);
+    int status = api().reg_dlist_add_desc(list, region.address, region.lengthBytes,
+                                          region.place.device, nullptr, 0);
     if (status == kNixlSuccess) status = api().register_mem(agent_.get(), list, nullptr);
     if (status != kNixlSuccess) result = Result::nixlFailure("register_mem", status);
   }
@@ -68,7 +81,9 @@ void AgentThread::execute(RegisterCommand& command) {
     region.list.reset();
     region.pin.reset();
   }
-  if (result.ok()) ranges_.add(region.address, region.lengthBytes);
+  // Slabs reach only what lies where they do.
+  const bool areSlabsHere = store_ != nullptr && store_->facts().place == region.place;
+  if (result.ok() && areSlabsHere) ranges_.add(region.address, region.lengthBytes);
   {
     std::lock_guard<std::mutex> lock(core_->mutex);
     if (result.ok()) {
@@ -84,6 +99,8 @@ void AgentThread::execute(DeregisterCommand& command) {
   Region& region = *command.region;
   Result result = Result::success();
   ranges_.remove(region.address, region.lengthBytes);
+  // A slab that was checked before may still be on its way there.
+  if (lender_ != nullptr) lender_->settle();
   const int status = api().deregister_mem(agent_.get(), region.list.get(), nullptr);
   if (status != kNixlSuccess) result = Result::nixlFailure("deregister_mem", status);
   region.list.reset();

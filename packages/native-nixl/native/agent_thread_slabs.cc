@@ -8,7 +8,7 @@ namespace kvferry {
 Result AgentThread::startSlabs() {
   const SlabConfig& config = core_->config.slabs;
   if (config.slabCount == 0) return Result::success();
-  Result made = SlabStore::create(api(), agent_.get(), config, &store_);
+  Result made = SlabStore::create(api(), agent_.get(), config, core_->config.device, &store_);
   if (!made.ok()) return made;
   lender_ = std::make_unique<SlabLender>(*store_, ranges_);
   borrower_ = std::make_unique<SlabBorrower>(static_cast<SlabHost&>(*this), *store_);
@@ -19,6 +19,7 @@ void AgentThread::stepSlabs() {
   if (store_ == nullptr) return;
   const MonotonicTime now = MonotonicClock::now();
   if (borrower_->step(now)) noteActivity();
+  if (lender_->step()) noteActivity();
   lender_->check(now);
   core_->counters.slabsLent = lender_->lentCount();
   core_->counters.slabsSuspect = lender_->suspectCount();
@@ -29,19 +30,21 @@ bool AgentThread::areSlabsBusy() const {
   return store_ != nullptr && (lender_->isBusy() || borrower_->isBusy());
 }
 
-Result AgentThread::makeRequest(bool isRead, const Peer& peer, uint64_t local, uint64_t remote,
-                                uint64_t bytes, TransferRequest* request) {
+Result AgentThread::makeRequest(bool isRead, const Peer& peer, const SlabSpan& span,
+                                TransferRequest* request) {
   NixlHandle handle = nullptr;
-  if (api().create_xfer_dlist(kNixlMemoryDram, &handle) != kNixlSuccess) {
+  if (api().create_xfer_dlist(nixlMemory(span.here), &handle) != kNixlSuccess) {
     return Result::nixlFailure("create_xfer_dlist", kNixlBackend);
   }
   const NixlTransferList from(api(), handle);
-  if (api().create_xfer_dlist(kNixlMemoryDram, &handle) != kNixlSuccess) {
+  if (api().create_xfer_dlist(nixlMemory(span.there), &handle) != kNixlSuccess) {
     return Result::nixlFailure("create_xfer_dlist", kNixlBackend);
   }
   const NixlTransferList to(api(), handle);
-  int status = api().xfer_dlist_add_desc(from.get(), local, bytes, 0);
-  if (status == kNixlSuccess) status = api().xfer_dlist_add_desc(to.get(), remote, bytes, 0);
+  int status = api().xfer_dlist_add_desc(from.get(), span.local, span.bytes, span.here.device);
+  if (status == kNixlSuccess) {
+    status = api().xfer_dlist_add_desc(to.get(), span.remote, span.bytes, span.there.device);
+  }
   if (status != kNixlSuccess) return Result::nixlFailure("xfer_dlist_add_desc", status);
   status = api().create_xfer_req(agent_.get(), isRead ? kNixlRead : kNixlWrite, from.get(), to.get(),
                                  peer.name.c_str(), &handle, nullptr);

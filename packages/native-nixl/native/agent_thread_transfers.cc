@@ -57,18 +57,20 @@ Result AgentThread::createRequest(Transfer& transfer) {
   transfer.completion.descriptorsBeforeMerge = plan_.descriptorsBeforeMerge;
   transfer.completion.descriptorsAfterMerge = plan_.descriptors.size();
   NixlHandle handle = nullptr;
-  if (api().create_xfer_dlist(kNixlMemoryDram, &handle) != kNixlSuccess) {
+  const MemoryPlace here = transfer.local.entry->table.place;
+  const MemoryPlace there = transfer.remote.entry->table.place;
+  if (api().create_xfer_dlist(nixlMemory(here), &handle) != kNixlSuccess) {
     return Result::nixlFailure("create_xfer_dlist", kNixlBackend);
   }
   const NixlTransferList local(api(), handle);
-  if (api().create_xfer_dlist(kNixlMemoryDram, &handle) != kNixlSuccess) {
+  if (api().create_xfer_dlist(nixlMemory(there), &handle) != kNixlSuccess) {
     return Result::nixlFailure("create_xfer_dlist", kNixlBackend);
   }
   const NixlTransferList remote(api(), handle);
   for (const CopyDescriptor& each : plan_.descriptors) {
-    int status = api().xfer_dlist_add_desc(local.get(), each.local, each.bytes, 0);
+    int status = api().xfer_dlist_add_desc(local.get(), each.local, each.bytes, here.device);
     if (status == kNixlSuccess) {
-      status = api().xfer_dlist_add_desc(remote.get(), each.remote, each.bytes, 0);
+      status = api().xfer_dlist_add_desc(remote.get(), each.remote, each.bytes, there.device);
     }
     if (status != kNixlSuccess) return Result::nixlFailure("xfer_dlist_add_desc", status);
   }

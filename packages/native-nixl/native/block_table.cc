@@ -13,6 +13,9 @@ namespace {
 constexpr uint32_t kMagic = 0x5442564B;
 constexpr size_t kHeaderBytes = 16;
 constexpr size_t kRegionBytes = 40;
+constexpr uint64_t kMemoryHost = 0;
+constexpr uint64_t kMemoryDevice = 1;
+constexpr uint64_t kMemoryUnreachable = 2;
 
 Result bad(std::string detail) { return Result::outOfRange("block table", std::move(detail)); }
 
@@ -101,9 +104,10 @@ std::vector<uint8_t> encodeBlockTable(const BlockTable& table) {
   bytes.reserve(kHeaderBytes + table.regions.size() * kRegionBytes);
   put(bytes, kMagic, 4);
   put(bytes, kBlockTableVersion, 2);
-  put(bytes, 0, 2);
+  const uint64_t onDevice = table.isTarget ? kMemoryDevice : kMemoryUnreachable;
+  put(bytes, table.place.kind == MemoryKind::kHost ? kMemoryHost : onDevice, 2);
   put(bytes, table.regions.size(), 4);
-  put(bytes, 0, 4);
+  put(bytes, table.place.device, 4);
   for (const BlockRegion& region : table.regions) {
     put(bytes, region.address, 8);
     put(bytes, region.blockSizeBytes, 8);
@@ -119,7 +123,11 @@ Result decodeBlockTable(const uint8_t* bytes, size_t sizeBytes, BlockTable* tabl
   if (get(bytes + 4, 2) != kBlockTableVersion) {
     return invalid("unknown version " + std::to_string(get(bytes + 4, 2)));
   }
-  if (get(bytes + 6, 2) != 0 || get(bytes + 12, 4) != 0) return invalid("reserved bytes are set");
+  const uint64_t memory = get(bytes + 6, 2);
+  const uint64_t device = get(bytes + 12, 4);
+  if (memory > kMemoryUnreachable || (memory == kMemoryHost && device != 0)) {
+    return invalid("where its memory lies");
+  }
   const uint64_t count = get(bytes + 8, 4);
   if (count == 0 || count > limits::kRegionCountMax) return invalid("region count");
   if (sizeBytes != kHeaderBytes + count * kRegionBytes)
@@ -130,6 +138,9 @@ Result decodeBlockTable(const uint8_t* bytes, size_t sizeBytes, BlockTable* tabl
     regions[i] = {get(at, 8), get(at + 8, 8), get(at + 16, 8), get(at + 24, 8), get(at + 32, 8)};
   }
   Result made = makeBlockTable(std::move(regions), table);
+  table->place = {memory == kMemoryHost ? MemoryKind::kHost : MemoryKind::kDevice,
+                  static_cast<uint32_t>(device)};
+  table->isTarget = memory != kMemoryUnreachable;
   if (made.ok()) return made;
   return invalid(made.status == Status::kLimit ? std::string("over ") + made.limit : made.detail);
 }

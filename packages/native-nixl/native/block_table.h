@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "memory.h"
 #include "status.h"
 
 namespace kvferry {
@@ -34,6 +35,10 @@ struct BlockTable {
   uint64_t blockCount = 0;
   /** Sum of block sizes over regions: what one block id stands for. */
   uint64_t bytesPerBlock = 0;
+  /** Of all regions. */
+  MemoryPlace place;
+  /** Peers can reach it through the library; otherwise only through slabs. */
+  bool isTarget = true;
 };
 
 /**
@@ -43,8 +48,9 @@ struct BlockTable {
 Result makeBlockTable(std::vector<BlockRegion> regions, BlockTable* table);
 
 /**
- * Little-endian: u32 magic, u16 version, u16 zero, u32 region count, u32 zero; then per region u64
- * address, block size, stride, block count, registration.
+ * Little-endian: u32 magic, u16 version, u16 memory (0 host, 1 GPU, 2 GPU and no target), u32 region
+ * count, u32 number of the GPU; then per region u64 address, block size, stride, block count,
+ * registration.
  */
 std::vector<uint8_t> encodeBlockTable(const BlockTable& table);
 
@@ -52,7 +58,8 @@ std::vector<uint8_t> encodeBlockTable(const BlockTable& table);
 Result decodeBlockTable(const uint8_t* bytes, size_t sizeBytes, BlockTable* table);
 
 /**
- * Version history: 1, first.
+ * Version history: 1, first. GPU memory came without a new one: whoever doesn't know it refuses
+ * its tables, and reads those of host memory as before.
  */
 inline constexpr uint16_t kBlockTableVersion = 1;
 

@@ -1,12 +1,12 @@
 /**
- * Builds the native half: the addon, the fake NIXL, and the C++ tests. Plain Node, no dependencies and no
+ * Builds the native half: the addon, the fake NIXL and the fake CUDA driver, and the C++ tests. Plain Node, no dependencies and no
  * downloads: the compiler of the system, and the Node-API headers of two npm packages. Used by the
  * project's set-up, by tests, and by hand. Objects are keyed by a hash of everything that goes into them
  * (flags, compiler, source, the headers it included last time), so a second run takes milliseconds. Outputs appear by rename: whoever loads one never sees half of it.
  *
  *   node native/build.mjs [--addon] [--addon-asan] [--fake] [--tests plain|asan|tsan [--run]] [--debug]
  *
- * Without arguments: the addon and the fake. `--addon-asan` is a second addon beside the first, for tests
+ * Without arguments: the addon and the fakes. `--addon-asan` is a second addon beside the first, for tests
  * in a Node that has the sanitizer's runtime preloaded.
  */
 import { execFileSync, spawn } from 'node:child_process'
@@ -33,8 +33,10 @@ export const outputs = {
   addon: join(buildDir, 'Release', 'kvferry_nixl.node'),
   addonAsan: join(buildDir, 'asan', 'kvferry_nixl.node'),
   fake: join(buildDir, 'fake', 'libfake_nixl_capi.so'),
+  fakeCuda: join(buildDir, 'fake', 'libfake_cuda.so'),
   testsOf: (sanitizer) => join(buildDir, `test-${sanitizer}`, 'native_test'),
   fakeForTestsOf: (sanitizer) => join(buildDir, `test-${sanitizer}`, 'libfake_nixl_capi.so'),
+  fakeCudaForTestsOf: (sanitizer) => join(buildDir, `test-${sanitizer}`, 'libfake_cuda.so'),
 }
 
 const commonFlags = ['-std=c++17', '-Wall', '-Wextra', '-Wshadow', '-Werror', '-fPIC', '-pthread']
@@ -65,6 +67,9 @@ const addonDefines = [
   '-DNODE_ADDON_API_REQUIRE_BASIC_FINALIZERS',
   '-DNODE_GYP_MODULE_NAME=kvferry_nixl',
 ]
+
+/** Kernels look at the same bytes as words and as vectors. */
+const gpuCode = ['-fno-strict-aliasing']
 
 /** A preloaded sanitizer is meant for Node: it would judge the compiler too. */
 const compilerEnv = { ...process.env, LD_PRELOAD: '' }
@@ -227,6 +232,7 @@ export async function build({
   if (fake) {
     const flags = [...commonFlags, ...optimisation, ...shared]
     await target('fake', outputs.fake, sources('fake-nixl'), flags, [])
+    await target('fake-cuda', outputs.fakeCuda, sources('fake-cuda'), [...flags, ...gpuCode], [])
   }
   if (tests !== null) {
     const sanitizer = sanitizerFlags[tests]
@@ -234,6 +240,9 @@ export async function build({
     const flags = [...commonFlags, ...sanitizer]
     const fakeOutput = outputs.fakeForTestsOf(tests)
     await target(`fake-${tests}`, fakeOutput, sources('fake-nixl'), [...flags, ...shared], [])
+    const fakeCudaOutput = outputs.fakeCudaForTestsOf(tests)
+    const fakeCudaFlags = [...flags, ...shared, ...gpuCode]
+    await target(`fake-cuda-${tests}`, fakeCudaOutput, sources('fake-cuda'), fakeCudaFlags, [])
     const files = [...sources('.'), ...sources('test')]
     await target(`test-${tests}`, outputs.testsOf(tests), files, flags, ['-ldl'])
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "cuda_task.h"
 #include "kernels.h"
 #include "limits.h"
 
@@ -129,6 +130,16 @@ class ContentTask final : public KernelTask {
 Result makeContentTask(KernelJob job, std::unique_ptr<KernelTask>* task) {
   Result checked = checkJob(job);
   if (!checked.ok()) return checked;
+  std::shared_ptr<CudaDevice> device;
+  checked = job.kind == KernelKind::kExpect ? checked : findDevice(memoriesOf(job.regions), &device);
+  if (!checked.ok()) return checked;
+  if (device != nullptr) {
+    const std::vector<KernelRegion> regions = job.regions;
+    auto onDevice = makeCudaContentTask(std::move(device), std::move(job));
+    checked = onDevice->hold(regions);
+    if (checked.ok()) *task = std::move(onDevice);
+    return checked;
+  }
   auto made = std::make_unique<ContentTask>(std::move(job));
   Result pinned = made->pinMemory();
   if (pinned.ok()) *task = std::move(made);

@@ -76,13 +76,13 @@ Result checkBlocks(const std::vector<KernelRegion>& regions,
 
 Result checkWrittenOnce(const std::vector<KernelRegion>& regions,
                         const std::vector<uint32_t>& blockIds) {
-  std::vector<uint32_t> sorted = blockIds;
-  std::sort(sorted.begin(), sorted.end());
-  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    return badKernel("a block is named twice");
+  std::vector<bool> isNamed(blockCountOf(regions), false);
+  for (const uint32_t id : blockIds) {
+    if (isNamed[id]) return badKernel("a block is named twice");
+    isNamed[id] = true;
   }
+  // Filled when two regions meet, which is seldom: it costs more than the copy.
   std::unordered_map<uint32_t, uint64_t> ids;
-  for (const uint32_t id : blockIds) ids.emplace(id, 0);
   // Pairs of the same relative place have the same answer; layers mostly come in a few.
   std::set<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, uint64_t>> seen;
   for (size_t a = 0; a < regions.size(); a++) {
@@ -96,6 +96,9 @@ Result checkWrittenOnce(const std::vector<KernelRegion>& regions,
           std::make_tuple(second.offsetBytes - first.offsetBytes, first.blockStrideBytes,
                           first.blockSizeBytes, second.blockStrideBytes, second.blockSizeBytes);
       if (!seen.insert(key).second) continue;
+      if (ids.empty()) {
+        for (const uint32_t id : blockIds) ids.emplace(id, 0);
+      }
       for (const uint32_t id : blockIds) {
         const auto around = blocksAround(second, first.blockStart(id), first.blockSizeBytes);
         const bool isMeeting = anyWithin(ids, around, [&](const auto& other) {

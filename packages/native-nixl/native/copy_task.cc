@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "copy_checks.h"
+#include "cuda_task.h"
 #include "limits.h"
 
 namespace kvferry {
@@ -242,7 +243,18 @@ Result makeBlockCopyTask(BlockCopy copy, std::unique_ptr<KernelTask>* task) {
   Result checked = checkBlocks(copy.regions, copy.blockIds);
   if (checked.ok()) checked = checkSlab(copy);
   if (checked.ok() && !copy.isGather) checked = checkWrittenOnce(copy.regions, copy.blockIds);
+  std::shared_ptr<CudaDevice> device;
+  if (checked.ok()) checked = findDevice(memoriesOf(copy.regions, copy.slab.get()), &device);
   if (!checked.ok()) return checked;
+  if (device != nullptr) {
+    const std::vector<KernelRegion> regions = copy.regions;
+    const std::shared_ptr<Memory> slab = copy.slab;
+    auto onDevice = makeCudaBlockCopyTask(std::move(device), std::move(copy));
+    checked = onDevice->hold(regions);
+    if (checked.ok()) checked = onDevice->hold(slab);
+    if (checked.ok()) *task = std::move(onDevice);
+    return checked;
+  }
   auto made = std::make_unique<BlockCopyTask>(std::move(copy));
   checked = made->pinMemory();
   if (checked.ok()) *task = std::move(made);
@@ -256,7 +268,17 @@ Result makeRelayoutTask(Relayout relayout, std::unique_ptr<KernelTask>* task) {
   if (checked.ok()) checked = checkWrittenOnce(relayout.to.regions, relayout.to.blockIds);
   bool isInPlace = false;
   if (checked.ok()) checked = checkRelayoutOverlap(relayout, &isInPlace);
+  std::shared_ptr<CudaDevice> device;
+  std::vector<KernelRegion> regions = relayout.from.regions;
+  regions.insert(regions.end(), relayout.to.regions.begin(), relayout.to.regions.end());
+  if (checked.ok()) checked = findDevice(memoriesOf(regions), &device);
   if (!checked.ok()) return checked;
+  if (device != nullptr) {
+    auto onDevice = makeCudaRelayoutTask(std::move(device), std::move(relayout), isInPlace);
+    checked = onDevice->hold(regions);
+    if (checked.ok()) *task = std::move(onDevice);
+    return checked;
+  }
   auto made = std::make_unique<RelayoutTask>(std::move(relayout), isInPlace);
   checked = made->pinMemory();
   if (checked.ok()) *task = std::move(made);

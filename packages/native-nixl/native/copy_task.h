@@ -17,7 +17,7 @@ struct BlockCopy {
   bool isGather = true;
   std::vector<KernelRegion> regions;
   std::vector<uint32_t> blockIds;
-  std::shared_ptr<HostMemory> slab;
+  std::shared_ptr<Memory> slab;
   uint64_t slabOffsetBytes = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "cuda_device.h"
 #include "limits.h"
 
 namespace kvferry {
@@ -125,70 +126,34 @@ Result HostMemory::import(int descriptor, uint64_t sizeBytes, std::shared_ptr<Ho
   return map(own, sizeBytes, true, memory);
 }
 
-HostMemory::~HostMemory() {
-  if (!isFreed_) release();
-}
+HostMemory::~HostMemory() { releaseOnce(); }
 
 void HostMemory::release() noexcept {
-  munmap(data_, mappedBytes_);
+  if (lockedFor_ != nullptr) lockedFor_->unlockPages(data());
+  munmap(data(), mappedBytes_);
   if (descriptor_ >= 0) close(descriptor_);
   descriptor_ = -1;
-  isFreed_ = true;
+}
+
+Result HostMemory::lockFor(const std::shared_ptr<CudaDevice>& device) {
+  const MemoryPin pin(shared_from_this());
+  if (!pin) return Result::failure(Status::kClosed, "lockFor", "the memory was freed");
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (lockedFor_ == device) return Result::success();
+  if (lockedFor_ != nullptr) return Result::busy("lockFor", 1, "it is locked for another GPU");
+  Result locked = device->lockPages(data(), sizeBytes());
+  if (locked.ok()) lockedFor_ = device;
+  return locked;
+}
+
+CudaDevice* HostMemory::device() const noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return lockedFor_.get();
 }
 
 int HostMemory::descriptor() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return descriptor_;
-}
-
-bool HostMemory::isFreed() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return isFreed_;
-}
-
-uint64_t HostMemory::pinCount() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return pins_;
-}
-
-Result HostMemory::free() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (isFreed_) return Result::success();
-  if (pins_ > 0) return Result::busy("memory", pins_);
-  release();
-  return Result::success();
-}
-
-bool HostMemory::pin() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (isFreed_) return false;
-  pins_ += 1;
-  return true;
-}
-
-void HostMemory::unpin() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  pins_ -= 1;
-}
-
-MemoryPin::MemoryPin(std::shared_ptr<HostMemory> memory) {
-  if (memory != nullptr && memory->pin()) memory_ = std::move(memory);
-}
-
-MemoryPin::~MemoryPin() { reset(); }
-
-MemoryPin& MemoryPin::operator=(MemoryPin&& other) noexcept {
-  if (this != &other) {
-    reset();
-    memory_ = std::move(other.memory_);
-  }
-  return *this;
-}
-
-void MemoryPin::reset() {
-  if (memory_ == nullptr) return;
-  memory_->unpin();
-  memory_.reset();
 }
 
 }  // namespace kvferry

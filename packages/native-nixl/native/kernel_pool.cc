@@ -43,7 +43,7 @@ struct KernelPool::Core {
     {
       std::lock_guard<std::mutex> lock(mutex);
       isFirst = done.empty();
-      done.push_back({running.ticket, running.task->takeDigests()});
+      done.push_back({running.ticket, running.task->takeOutcome(), running.task->takeDigests()});
     }
     if (isFirst) sink.notify();
   }

@@ -1,4 +1,4 @@
-// A few threads that run kernel tasks over host memory, off the JS thread. Tasks are split into
+// A few threads that run kernel tasks, off the JS thread. Tasks are split into
 // batches, so one task uses all threads. Called from the JS thread; results are taken with `drain`
 // after the sink was notified. Memory is pinned while a task is queued or runs. Knows no kernel.
 #pragma once
@@ -16,6 +16,7 @@ namespace kvferry {
 
 struct KernelCompletion {
   uint64_t ticket = 0;
+  Result result;
   /** What the task answers; empty for copies. */
   std::vector<uint64_t> digests;
 };

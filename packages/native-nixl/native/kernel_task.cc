@@ -7,7 +7,7 @@
 
 namespace kvferry {
 
-Result KernelTask::pin(const std::shared_ptr<HostMemory>& memory) {
+Result KernelTask::pin(const std::shared_ptr<Memory>& memory) {
   MemoryPin pin(memory);
   if (!pin) return Result::failure(Status::kClosed, "kernel", "the memory was freed");
   pins_.push_back(std::move(pin));
@@ -15,7 +15,7 @@ Result KernelTask::pin(const std::shared_ptr<HostMemory>& memory) {
 }
 
 Result KernelTask::pin(const std::vector<KernelRegion>& regions) {
-  const HostMemory* previous = nullptr;
+  const Memory* previous = nullptr;
   for (const KernelRegion& region : regions) {
     // Layers usually share one allocation.
     if (region.memory.get() == previous) continue;
@@ -46,6 +46,12 @@ Result checkKernelRegion(const KernelRegion& region, size_t index) {
     return badKernel(where + "its blocks reach beyond its memory");
   }
   return Result::success();
+}
+
+std::vector<const Memory*> memoriesOf(const std::vector<KernelRegion>& regions, const Memory* more) {
+  std::vector<const Memory*> memories{more};
+  for (const KernelRegion& region : regions) memories.push_back(region.memory.get());
+  return memories;
 }
 
 uint64_t blockCountOf(const std::vector<KernelRegion>& regions) {

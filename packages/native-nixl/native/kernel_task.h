@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "host_memory.h"
+#include "memory.h"
 #include "status.h"
 
 namespace kvferry {
 
 /** Where one region's blocks lie. `memory` is null only where a kernel touches none. */
 struct KernelRegion {
-  std::shared_ptr<HostMemory> memory;
+  std::shared_ptr<Memory> memory;
   uint64_t offsetBytes = 0;
   uint64_t blockSizeBytes = 0;
   uint64_t blockStrideBytes = 0;
@@ -40,13 +40,15 @@ class KernelTask {
   virtual void runBatch(uint64_t batch, std::vector<uint8_t>& scratch) = 0;
   /** After the last batch: what the kernel answers (digests), often nothing. */
   virtual std::vector<uint64_t> takeDigests() { return {}; }
+  /** After the last batch: what went wrong on a GPU. On the host nothing can. */
+  virtual Result takeOutcome() { return Result::success(); }
   /** After the last batch. */
   void unpin() { pins_.clear(); }
 
  protected:
   KernelTask() = default;
   /** kClosed when it was freed. */
-  Result pin(const std::shared_ptr<HostMemory>& memory);
+  Result pin(const std::shared_ptr<Memory>& memory);
   Result pin(const std::vector<KernelRegion>& regions);
 
   /** An empty task still takes one (empty) batch: completions come from the pool's threads alone.
@@ -59,6 +61,10 @@ class KernelTask {
 
 /** kOutOfRange unless every block of the region lies within its memory. */
 Result checkKernelRegion(const KernelRegion& region, size_t index);
+
+/** Of the regions, and `more`. */
+std::vector<const Memory*> memoriesOf(const std::vector<KernelRegion>& regions,
+                                      const Memory* more = nullptr);
 
 /** The smallest block count of the regions. */
 uint64_t blockCountOf(const std::vector<KernelRegion>& regions);

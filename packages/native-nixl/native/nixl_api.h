@@ -42,6 +42,7 @@ inline constexpr int kNixlBackend = -2;
 inline constexpr int kNixlNotFound = -6;
 
 inline constexpr int kNixlMemoryDram = 0;
+inline constexpr int kNixlMemoryVram = 1;
 inline constexpr int kNixlRead = 0;
 inline constexpr int kNixlWrite = 1;
 

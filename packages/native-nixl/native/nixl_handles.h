@@ -9,9 +9,15 @@
 #include <type_traits>
 #include <utility>
 
+#include "memory.h"
 #include "nixl_api.h"
 
 namespace kvferry {
+
+/** The library's word for where memory lies. */
+inline int nixlMemory(const MemoryPlace& place) noexcept {
+  return place.kind == MemoryKind::kDevice ? kNixlMemoryVram : kNixlMemoryDram;
+}
 
 /** `Destroy` is a pointer to the member of NixlApi that frees the object. */
 template <int (*NixlApi::*Destroy)(NixlHandle)>

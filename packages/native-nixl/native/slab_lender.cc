@@ -1,7 +1,6 @@
 #include "slab_lender.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "limits.h"
 
@@ -92,42 +91,97 @@ void SlabLender::giveBack(const SlabMessage& message) {
 void SlabLender::work(const SlabMessage& message) {
   Slab* const slab = find(message);
   // A message twice, or of an earlier loan: nothing to do.
-  if (slab == nullptr || message.turn != slab->record.turn + 1) {
+  if (slab == nullptr || slab->stage != Stage::kIdle || message.turn != slab->record.turn + 1) {
     refusedCount_ += slab == nullptr ? 1 : 0;
     return;
   }
-  slab->record.answer = move(message);
-  slab->record.turn = message.turn;
-  if (slab->record.answer == SlabAnswer::kDone) {
-    movedCount_ += 1;
-  } else {
-    refusedCount_ += 1;
-  }
-  publish(message.slab);
+  slab->message = message;
+  slab->stage = Stage::kFetching;
+  openCount_ += 1;
+  const SlabAnswer answered = fetch(*slab);
+  if (answered != SlabAnswer::kNone) return answer(*slab, answered);
+  if (slab->job == nullptr) goOn(*slab);
 }
 
-SlabAnswer SlabLender::move(const SlabMessage& message) {
+/** The list comes first: its borrower can still write there, and what was checked must be what is used. */
+SlabAnswer SlabLender::fetch(Slab& slab) {
+  const SlabMessage& message = slab.message;
   const uint64_t slabBytes = store_.config().slabBytes;
   if (message.payloadBytes == 0 || message.payloadBytes > slabBytes) return SlabAnswer::kMalformed;
   const uint64_t listAt = alignedSlabBytes(message.payloadBytes);
   if (message.listBytes > slabBytes - listAt) return SlabAnswer::kMalformed;
-  uint8_t* const payload = store_.lent(message.slab);
-  // Copied first: its borrower can still write there, and what was checked must be what is used.
-  list_.assign(payload + listAt, payload + listAt + message.listBytes);
+  const Result started =
+      store_.mover().fetch(store_.lent(message.slab) + listAt, message.listBytes, &slab.job);
+  return started.ok() ? SlabAnswer::kNone : SlabAnswer::kFailed;
+}
+
+SlabAnswer SlabLender::move(Slab& slab) {
+  const SlabMessage& message = slab.message;
+  const uint64_t payload = store_.lent(message.slab);
+  store_.mover().fetched(slab.job, payload + alignedSlabBytes(message.payloadBytes),
+                         message.listBytes, &list_);
+  store_.mover().close(&slab.job);
   if (!readPieceList(list_.data(), list_.size(), message.payloadBytes, &pieces_)) {
     return SlabAnswer::kMalformed;
   }
+  copies_.clear();
+  uint64_t at = payload;
   for (const SlabPiece& piece : pieces_) {
     if (!ranges_.contains(piece)) return SlabAnswer::kNotRegistered;
-  }
-  uint8_t* at = payload;
-  for (const SlabPiece& piece : pieces_) {
-    auto* const memory = reinterpret_cast<uint8_t*>(piece.address);
     const bool isFull = message.kind == SlabMessageKind::kFull;
-    std::memcpy(isFull ? memory : at, isFull ? at : memory, piece.bytes);
+    copies_.add(isFull ? piece.address : at, isFull ? at : piece.address, piece.bytes);
     at += piece.bytes;
   }
-  return SlabAnswer::kDone;
+  const Result started = store_.mover().start(copies_.pieces, {}, 0, &slab.job);
+  return started.ok() ? SlabAnswer::kNone : SlabAnswer::kFailed;
+}
+
+/** A stage is over. */
+void SlabLender::goOn(Slab& slab) {
+  if (slab.stage == Stage::kMoving) return answer(slab, SlabAnswer::kDone);
+  slab.stage = Stage::kMoving;
+  const SlabAnswer answered = move(slab);
+  if (answered != SlabAnswer::kNone) return answer(slab, answered);
+  if (slab.job == nullptr) answer(slab, SlabAnswer::kDone);
+}
+
+void SlabLender::answer(Slab& slab, SlabAnswer answered) {
+  slab.stage = Stage::kIdle;
+  openCount_ -= 1;
+  slab.record.answer = answered;
+  slab.record.turn = slab.message.turn;
+  if (answered == SlabAnswer::kDone) {
+    movedCount_ += 1;
+  } else {
+    refusedCount_ += 1;
+  }
+  publish(slab.message.slab);
+}
+
+bool SlabLender::step() {
+  if (openCount_ == 0) return false;
+  bool hasMoved = false;
+  for (Slab& slab : slabs_) {
+    if (slab.stage == Stage::kIdle) continue;
+    bool isOver = false;
+    // The lane keeps the list until it is read.
+    const Result result = store_.mover().poll(&slab.job, &isOver, slab.stage == Stage::kFetching);
+    if (!isOver) continue;
+    hasMoved = true;
+    if (result.ok()) {
+      goOn(slab);
+    } else {
+      answer(slab, SlabAnswer::kFailed);
+    }
+  }
+  return hasMoved;
+}
+
+void SlabLender::settle() noexcept {
+  // What is only fetched hasn't been checked yet, and will be against what is registered then.
+  for (Slab& slab : slabs_) {
+    if (slab.stage == Stage::kMoving) store_.mover().settle(&slab.job);
+  }
 }
 
 SlabLender::Slab* SlabLender::find(const SlabMessage& message) {
@@ -140,6 +194,13 @@ SlabLender::Slab* SlabLender::find(const SlabMessage& message) {
 }
 
 void SlabLender::free(Slab& slab) {
+  if (slab.stage != Stage::kIdle) {
+    // Whoever hears that it is free may use the memory at once.
+    store_.mover().settle(&slab.job);
+    slab.job.reset();
+    slab.stage = Stage::kIdle;
+    openCount_ -= 1;
+  }
   const auto borrower = borrowers_.find(slab.record.owner);
   if (borrower != borrowers_.end()) borrower->second.held -= 1;
   slab.record.state = SlabState::kFree;

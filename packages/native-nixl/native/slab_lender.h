@@ -10,6 +10,7 @@
 
 #include "agent_state.h"
 #include "slab_store.h"
+#include "slab_task.h"
 
 namespace kvferry {
 
@@ -32,6 +33,10 @@ class SlabLender {
 
   /** False: not for us. Messages that make no sense are taken and counted. */
   bool take(const uint8_t* bytes, size_t sizeBytes, MonotonicTime now);
+  /** Goes on with what a GPU has done. True: something was. */
+  bool step();
+  /** Waits for what GPUs still do (microseconds): afterwards nothing of it touches memory. */
+  void settle() noexcept;
   /** Frees what that process held; nothing that it said is worked on any more. */
   void processEnded(const ProcessId& process);
   /** Looks for borrowers that ended, and counts suspects. Cheap when called too often. */
@@ -53,15 +58,23 @@ class SlabLender {
     uint64_t turn = 0;
     MonotonicTime heardAt;
   };
+  /** What is done about a message: on the host all at once. */
+  enum class Stage : uint8_t { kIdle, kFetching, kMoving };
   struct Slab {
     SlabRecord record;
     uint64_t version = 0;
+    Stage stage = Stage::kIdle;
+    SlabMessage message;
+    SlabJob job;
   };
 
   void want(const SlabMessage& message, MonotonicTime now);
   void giveBack(const SlabMessage& message);
   void work(const SlabMessage& message);
-  SlabAnswer move(const SlabMessage& message);
+  SlabAnswer fetch(Slab& slab);
+  SlabAnswer move(Slab& slab);
+  void goOn(Slab& slab);
+  void answer(Slab& slab, SlabAnswer answer);
   /** The slab of that message, if its borrower has it. */
   Slab* find(const SlabMessage& message);
   void free(Slab& slab);
@@ -78,6 +91,8 @@ class SlabLender {
   std::deque<ProcessId> ended_;
   std::vector<uint8_t> list_;
   std::vector<SlabPiece> pieces_;
+  SlabCopies copies_;
+  uint64_t openCount_ = 0;
   MonotonicTime checkedAt_;
   uint64_t turns_ = 0;
   uint64_t lentCount_ = 0;

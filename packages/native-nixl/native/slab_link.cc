@@ -26,7 +26,7 @@ bool SlabLink::hasTimelyTasks() const noexcept {
 
 bool SlabLink::step(MonotonicTime now) {
   bool hasMoved = look(now);
-  hasMoved = pollLoans() || hasMoved;
+  hasMoved = pollLoans(now) || hasMoved;
   hasMoved = use(now) || hasMoved;
   hasMoved = finishTasks(now) || hasMoved;
   ask(now);
@@ -41,14 +41,14 @@ bool SlabLink::use(MonotonicTime now) {
     for (Loan& loan : loans_) {
       if (task.isTaken() || own_.empty()) break;
       if (loan.phase != Phase::kIdle) continue;
-      send(loan, task, now);
+      fill(loan, task, now);
       hasMoved = true;
     }
   }
   return hasMoved;
 }
 
-void SlabLink::send(Loan& loan, SlabTask& task, MonotonicTime now) {
+void SlabLink::fill(Loan& loan, SlabTask& task, MonotonicTime now) {
   Transfer& transfer = *task.transfer;
   if (!transfer.isPosted) transfer.postedAt = now;
   transfer.isPosted = true;
@@ -56,17 +56,32 @@ void SlabLink::send(Loan& loan, SlabTask& task, MonotonicTime now) {
   loan.own = own_.back();
   own_.pop_back();
   loan.task = &task;
+  loan.phase = Phase::kFilling;
   task.outstanding += 1;
-  uint8_t* const slab = store_.own(loan.own);
+  const uint64_t slab = store_.own(loan.own);
   SideCursor local = task.local;
-  loan.part = cutSlab(task, std::min(store_.config().slabBytes, peer_->slabs.slabBytes), slab, &local);
+  loan.part = cutSlab(task, std::min(store_.config().slabBytes, peer_->slabs.slabBytes), slab,
+                      &local, &copies_);
   loan.local = local;
+  Result started = store_.mover().start(copies_.pieces, copies_.list,
+                                        slab + alignedSlabBytes(loan.part.payloadBytes), &loan.job);
+  transfer.completion.postUs +=
+      std::chrono::duration<double, std::micro>(MonotonicClock::now() - now).count();
+  if (!started.ok() || loan.job == nullptr) copied(loan, std::move(started));
+}
+
+/** The slab is full, or for a READ has its list. */
+void SlabLink::write(Loan& loan, MonotonicTime now) {
+  SlabTask& task = *loan.task;
+  Transfer& transfer = *task.transfer;
   const uint64_t listAt = alignedSlabBytes(loan.part.payloadBytes);
   // For a READ only the list travels: the peer fills in the payload.
   const uint64_t start = task.isRead() ? listAt : 0;
   const uint64_t remote = peer_->slabs.slabsAddress + loan.slab * peer_->slabs.slabBytes;
-  Result made = host_.makeRequest(false, *peer_, reinterpret_cast<uint64_t>(slab) + start,
-                                  remote + start, listAt + loan.part.listBytes - start, &loan.request);
+  const SlabSpan span{store_.own(loan.own) + start, remote + start,
+                      listAt + loan.part.listBytes - start, store_.facts().place,
+                      peer_->slabs.place};
+  Result made = host_.makeRequest(false, *peer_, span, &loan.request);
   if (!made.ok()) return end(loan, std::move(made));
   SlabMessage message;
   message.kind = task.isRead() ? SlabMessageKind::kFill : SlabMessageKind::kFull;
@@ -82,15 +97,25 @@ void SlabLink::send(Loan& loan, SlabTask& task, MonotonicTime now) {
   const int status = host_.startRequest(loan.request, &frame);
   transfer.completion.postUs +=
       std::chrono::duration<double, std::micro>(MonotonicClock::now() - now).count();
+  const bool isLast = task.isTaken();
   if (status != kNixlInProgress) landed(loan, status);
-  if (task.isTaken() && transfer.waiter != nullptr) {
+  if (isLast && transfer.waiter != nullptr) {
     std::exchange(transfer.waiter, nullptr)->arrive();
   }
 }
 
-bool SlabLink::pollLoans() {
+bool SlabLink::pollLoans(MonotonicTime now) {
   bool hasMoved = false;
   for (Loan& loan : loans_) {
+    if (loan.phase == Phase::kFilling || loan.phase == Phase::kPlacing) {
+      bool isOver = false;
+      Result result = store_.mover().poll(&loan.job, &isOver);
+      if (!isOver) continue;
+      usedAt_ = now;
+      copied(loan, std::move(result));
+      hasMoved = true;
+      continue;
+    }
     if (loan.phase != Phase::kWriting && loan.phase != Phase::kReading) continue;
     const int status = loan.request.poll();
     if (status == kNixlInProgress) continue;
@@ -100,6 +125,11 @@ bool SlabLink::pollLoans() {
   return hasMoved;
 }
 
+void SlabLink::copied(Loan& loan, Result result) {
+  if (!result.ok() || loan.phase == Phase::kPlacing) return end(loan, std::move(result));
+  write(loan, MonotonicClock::now());
+}
+
 /** A request of the library has its final status. */
 void SlabLink::landed(Loan& loan, int status) {
   loan.request.release();
@@ -107,10 +137,7 @@ void SlabLink::landed(Loan& loan, int status) {
     return end(loan, Result::nixlFailure(loan.phase == Phase::kReading ? "read_slab" : "write_slab",
                                          status));
   }
-  if (loan.phase == Phase::kReading) {
-    placeSlab(store_.own(loan.own), loan.part.payloadBytes, *loan.local);
-    return end(loan, Result::success());
-  }
+  if (loan.phase == Phase::kReading) return place(loan);
   loan.turn += 1;
   loan.phase = Phase::kWaiting;
   // Its bytes are with the peer; a READ needs the slab again.
@@ -120,13 +147,22 @@ void SlabLink::landed(Loan& loan, int status) {
 /** The peer has filled the slab. */
 void SlabLink::readBack(Loan& loan) {
   const uint64_t remote = peer_->slabs.slabsAddress + loan.slab * peer_->slabs.slabBytes;
-  const auto local = reinterpret_cast<uint64_t>(store_.own(loan.own));
-  Result made = host_.makeRequest(true, *peer_, local, remote, loan.part.payloadBytes, &loan.request);
+  const SlabSpan span{store_.own(loan.own), remote, loan.part.payloadBytes, store_.facts().place,
+                      peer_->slabs.place};
+  Result made = host_.makeRequest(true, *peer_, span, &loan.request);
   if (!made.ok()) return end(loan, std::move(made));
   loan.phase = Phase::kReading;
   loan.task->transfer->completion.descriptorsAfterMerge += 1;
   const int status = host_.startRequest(loan.request, nullptr);
   if (status != kNixlInProgress) landed(loan, status);
+}
+
+/** What a READ asked for is in a slab of ours. */
+void SlabLink::place(Loan& loan) {
+  loan.phase = Phase::kPlacing;
+  placeSlab(store_.own(loan.own), loan.part.payloadBytes, *loan.local, &copies_);
+  Result started = store_.mover().start(copies_.pieces, copies_.list, 0, &loan.job);
+  if (!started.ok() || loan.job == nullptr) copied(loan, std::move(started));
 }
 
 /** What the loan carried has arrived, or never will. Nothing of it is open any more. */

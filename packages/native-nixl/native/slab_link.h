@@ -14,13 +14,22 @@
 
 namespace kvferry {
 
+struct SlabSpan {
+  uint64_t local = 0;
+  uint64_t remote = 0;
+  uint64_t bytes = 0;
+  /** Where each lies. */
+  MemoryPlace here;
+  MemoryPlace there;
+};
+
 /** What a link needs of the agent's thread. */
 class SlabHost {
  public:
   virtual ~SlabHost() = default;
-  /** One descriptor. */
-  virtual Result makeRequest(bool isRead, const Peer& peer, uint64_t local, uint64_t remote,
-                             uint64_t bytes, TransferRequest* request) = 0;
+  /** One descriptor, between records or between slabs. */
+  virtual Result makeRequest(bool isRead, const Peer& peer, const SlabSpan& span,
+                             TransferRequest* request) = 0;
   /** Status of the library. `message` is delivered after the bytes; null: none. */
   virtual int startRequest(TransferRequest& request, const SlabMessageFrame* message) = 0;
   virtual int send(const Peer& peer, const uint8_t* bytes, size_t sizeBytes) = 0;
@@ -57,7 +66,8 @@ class SlabLink {
   uint64_t movedCount() const noexcept { return movedCount_; }
 
  private:
-  enum class Phase : uint8_t { kIdle, kWriting, kWaiting, kReading };
+  /** Filling and placing take time on a GPU only. */
+  enum class Phase : uint8_t { kIdle, kFilling, kWriting, kWaiting, kReading, kPlacing };
   struct Loan {
     uint64_t slab = 0;
     uint64_t generation = 0;
@@ -69,14 +79,19 @@ class SlabLink {
     SlabPart part;
     std::optional<SideCursor> local;
     TransferRequest request;
+    SlabJob job;
   };
 
   // slab_link.cc
   bool use(MonotonicTime now);
-  void send(Loan& loan, SlabTask& task, MonotonicTime now);
-  bool pollLoans();
+  void fill(Loan& loan, SlabTask& task, MonotonicTime now);
+  void write(Loan& loan, MonotonicTime now);
+  bool pollLoans(MonotonicTime now);
   void landed(Loan& loan, int status);
   void readBack(Loan& loan);
+  void place(Loan& loan);
+  /** A job is over. */
+  void copied(Loan& loan, Result result);
   void end(Loan& loan, Result result);
   bool finishTasks(MonotonicTime now);
   Result settle(SlabTask& task);
@@ -104,6 +119,7 @@ class SlabLink {
   uint64_t owner_;
   uint64_t& nextOwner_;
 
+  SlabCopies copies_;
   std::list<Loan> loans_;
   std::list<SlabTask> tasks_;
   /** Of each of the peer's slabs, the last loan that went back: an older record may still be read. */

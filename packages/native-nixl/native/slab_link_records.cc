@@ -15,6 +15,8 @@ Result refused(SlabAnswer answer) {
   return Result::nixlFailure("slab", kNixlNotFound,
                              answer == SlabAnswer::kNotRegistered
                                  ? "the peer's agent: its memory is not registered"
+                             : answer == SlabAnswer::kFailed
+                                 ? "the peer's agent: its GPU failed"
                                  : "the peer's agent: the slab makes no sense");
 }
 
@@ -35,9 +37,9 @@ bool SlabLink::look(MonotonicTime now) {
   }
   if (now < lookAgainAt_ || !isWaiting()) return false;
   if (!looking_.isMade()) {
-    Result made = host_.makeRequest(true, *peer_, reinterpret_cast<uint64_t>(mirror_),
-                                    peer_->slabs.recordsAddress,
-                                    peer_->slabs.slabCount * kSlabRecordBytes, &looking_);
+    const SlabSpan span{reinterpret_cast<uint64_t>(mirror_), peer_->slabs.recordsAddress,
+                        peer_->slabs.slabCount * kSlabRecordBytes, {}, {}};
+    Result made = host_.makeRequest(true, *peer_, span, &looking_);
     if (!made.ok()) {
       unreachable(std::move(made), now);
       return true;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "device_memory.h"
 #include "limits.h"
 
 namespace kvferry {
@@ -36,37 +37,59 @@ void pinForEver(MemoryPin pin) {
 
 }  // namespace
 
-SlabStore::SlabStore(const NixlApi& api, NixlHandle agent, const SlabConfig& config)
-    : api_(api), agent_(agent), config_(config) {}
+SlabStore::SlabStore(const NixlApi& api, NixlHandle agent, const SlabConfig& config,
+                     const std::shared_ptr<CudaDevice>& device)
+    : api_(api), agent_(agent), config_(config), mover_(device) {}
 
 Result SlabStore::create(const NixlApi& api, NixlHandle agent, const SlabConfig& config,
+                         const std::shared_ptr<CudaDevice>& device,
                          std::unique_ptr<SlabStore>* store) {
-  std::unique_ptr<SlabStore> made(new SlabStore(api, agent, config));
+  std::unique_ptr<SlabStore> made(new SlabStore(api, agent, config, device));
   const uint64_t slabsBytes = config.slabCount * config.slabBytes;
-  const uint64_t bytes = 2 * slabsBytes + kRecordsBytes + kMirrorsBytes;
-  Result result = HostMemory::allocate(bytes, config.slabBytes >= kHugePageBytes, &made->memory_);
+  const uint64_t hostBytes = (device == nullptr ? 2 * slabsBytes : 0) + kRecordsBytes + kMirrorsBytes;
+  std::shared_ptr<HostMemory> host;
+  const bool isHuge = device == nullptr && config.slabBytes >= kHugePageBytes;
+  Result result = HostMemory::allocate(hostBytes, isHuge, &host);
   if (!result.ok()) return result;
-  made->pin_ = MemoryPin(made->memory_);
   // Slabs first: whole huge pages.
-  made->lent_ = made->memory_->data();
+  made->lent_ = host->address();
+  made->records_ = host->data() + (device == nullptr ? 2 * slabsBytes : 0);
+  result = made->enrol(std::move(host));
+  MemoryPlace place;
+  if (result.ok() && device != nullptr) {
+    std::shared_ptr<DeviceMemory> slabs;
+    result = DeviceMemory::allocate(device, 2 * slabsBytes, &slabs);
+    if (!result.ok()) return result;
+    made->lent_ = slabs->address();
+    place = slabs->place();
+    result = made->enrol(std::move(slabs));
+  }
+  if (!result.ok()) return result;
   made->own_ = made->lent_ + slabsBytes;
-  made->records_ = made->own_ + slabsBytes;
   for (uint64_t i = 0; i < limits::kPeerCountMax; i++) {
     made->freeMirrors_.push_back(made->records_ + (i + 1) * kRecordsBytes);
   }
+  made->facts_ = {randomToken(),    reinterpret_cast<uint64_t>(made->records_), made->lent_,
+                  config.slabBytes, config.slabCount, ownProcess(), place};
+  *store = std::move(made);
+  return Result::success();
+}
+
+Result SlabStore::enrol(std::shared_ptr<Memory> memory) {
   NixlHandle list = nullptr;
-  if (api.create_reg_dlist(kNixlMemoryDram, &list) != kNixlSuccess) {
+  const MemoryPlace place = memory->place();
+  if (api_.create_reg_dlist(nixlMemory(place), &list) != kNixlSuccess) {
     return Result::nixlFailure("create_reg_dlist", kNixlBackend);
   }
-  made->list_ = NixlRegistrationList(api, list);
-  int status =
-      api.reg_dlist_add_desc(list, made->memory_->address(), made->memory_->sizeBytes(), 0, nullptr, 0);
-  if (status == kNixlSuccess) status = api.register_mem(agent, list, nullptr);
+  Part part;
+  part.memory = memory;
+  part.pin = MemoryPin(memory);
+  part.list = NixlRegistrationList(api_, list);
+  int status = api_.reg_dlist_add_desc(list, memory->address(), memory->sizeBytes(), place.device,
+                                       nullptr, 0);
+  if (status == kNixlSuccess) status = api_.register_mem(agent_, list, nullptr);
   if (status != kNixlSuccess) return Result::nixlFailure("register_mem", status, "slabs");
-  made->facts_ = {randomToken(),    reinterpret_cast<uint64_t>(made->records_),
-                  reinterpret_cast<uint64_t>(made->lent_), config.slabBytes,
-                  config.slabCount, ownProcess()};
-  *store = std::move(made);
+  parts_.push_back(std::move(part));
   return Result::success();
 }
 
@@ -78,10 +101,12 @@ uint8_t* SlabStore::takeMirror() {
 }
 
 void SlabStore::close(bool isLeaked) {
-  if (list_) api_.deregister_mem(agent_, list_.get(), nullptr);
-  list_.reset();
-  if (isLeaked) pinForEver(std::move(pin_));
-  pin_.reset();
+  for (Part& part : parts_) {
+    if (part.list) api_.deregister_mem(agent_, part.list.get(), nullptr);
+    part.list.reset();
+    if (isLeaked) pinForEver(std::move(part.pin));
+    part.pin.reset();
+  }
 }
 
 }  // namespace kvferry

@@ -1,30 +1,47 @@
 #include "slab_task.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace kvferry {
 
-SlabPart cutSlab(SlabTask& task, uint64_t slabBytes, uint8_t* slab, SideCursor* local) {
+void SlabCopies::add(uint64_t to, uint64_t from, uint64_t bytes) {
+  if (!pieces.empty()) {
+    kernels::CopyPiece& last = pieces.back();
+    if (last.to + last.bytes == to && last.from + last.bytes == from) {
+      last.bytes += bytes;
+      return;
+    }
+  }
+  pieces.push_back({to, from, bytes});
+}
+
+void SlabCopies::clear() {
+  pieces.clear();
+  list.clear();
+  remote.clear();
+  startsRun.clear();
+}
+
+SlabPart cutSlab(SlabTask& task, uint64_t slabBytes, uint64_t slab, SideCursor* local,
+                 SlabCopies* copies) {
+  copies->clear();
   SlabFill fill(slabBytes);
-  std::vector<SlabPiece> pieces;
-  std::vector<bool> startsRun;
   while (!task.remote.isAtEnd()) {
     const SlabPiece piece = task.remote.piece();
     bool isStart = false;
     const uint64_t taken = fill.offer(piece.bytes, &isStart);
     if (taken == 0) break;
-    pieces.push_back({piece.address, taken});
-    startsRun.push_back(isStart);
+    copies->remote.push_back({piece.address, taken});
+    copies->startsRun.push_back(isStart);
     task.remote.take(taken);
     if (taken < piece.bytes) break;
   }
   *local = task.local;
-  uint8_t* to = slab;
+  uint64_t to = slab;
   for (uint64_t left = fill.payloadBytes(); left > 0;) {
     const uint64_t bytes = std::min({left, task.local.left(), task.remotePieces.left()});
     if (!task.isRead()) {
-      std::memcpy(to, reinterpret_cast<const uint8_t*>(task.local.address()), bytes);
+      copies->add(to, task.local.address(), bytes);
       to += bytes;
     }
     task.transfer->completion.descriptorsBeforeMerge += task.isMidPair ? 0 : 1;
@@ -34,14 +51,16 @@ SlabPart cutSlab(SlabTask& task, uint64_t slabBytes, uint8_t* slab, SideCursor* 
     left -= bytes;
   }
   task.bytesLeft -= fill.payloadBytes();
-  writePieceList(pieces, startsRun, slab + alignedSlabBytes(fill.payloadBytes()));
+  copies->list.resize(fill.listBytes());
+  writePieceList(copies->remote, copies->startsRun, copies->list.data());
   return {fill.payloadBytes(), fill.listBytes()};
 }
 
-void placeSlab(const uint8_t* slab, uint64_t payloadBytes, SideCursor to) {
+void placeSlab(uint64_t slab, uint64_t payloadBytes, SideCursor to, SlabCopies* copies) {
+  copies->clear();
   while (payloadBytes > 0) {
     const uint64_t bytes = std::min(payloadBytes, to.left());
-    std::memcpy(reinterpret_cast<uint8_t*>(to.address()), slab, bytes);
+    copies->add(to.address(), slab, bytes);
     slab += bytes;
     payloadBytes -= bytes;
     to.take(bytes);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "agent_state.h"
+#include "cuda/kernel_arguments.h"
 #include "side_cursor.h"
 #include "slab_wire.h"
 
@@ -74,13 +75,27 @@ struct SlabPart {
   uint64_t listBytes = 0;
 };
 
-/**
- * Cuts the next part: its list behind where the payload ends, and for a WRITE the payload before it.
- * `local` is where the payload of a READ belongs.
- */
-SlabPart cutSlab(SlabTask& task, uint64_t slabBytes, uint8_t* slab, SideCursor* local);
+/** What is to be copied, and the list that belongs behind the payload. Reused from slab to slab. */
+struct SlabCopies {
+  std::vector<kernels::CopyPiece> pieces;
+  std::vector<uint8_t> list;
+  /** What the list says, and where a run starts. */
+  std::vector<SlabPiece> remote;
+  std::vector<bool> startsRun;
 
-/** Puts a payload in place. */
-void placeSlab(const uint8_t* slab, uint64_t payloadBytes, SideCursor to);
+  /** Lengthens the last piece where it can. */
+  void add(uint64_t to, uint64_t from, uint64_t bytes);
+  void clear();
+};
+
+/**
+ * Cuts the next part: its list, and for a WRITE the copies that bring the payload to `slab`. `local` is where the payload
+ * of a READ belongs.
+ */
+SlabPart cutSlab(SlabTask& task, uint64_t slabBytes, uint64_t slab, SideCursor* local,
+                 SlabCopies* copies);
+
+/** The copies that put a payload in place. */
+void placeSlab(uint64_t slab, uint64_t payloadBytes, SideCursor to, SlabCopies* copies);
 
 }  // namespace kvferry

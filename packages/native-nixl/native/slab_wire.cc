@@ -10,8 +10,12 @@ namespace {
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are copied as they are");
 
 constexpr uint32_t kFactsMagic = 0x4C53564B;  // "KVSL"
-/** Version history: 1, first. */
+/**
+ * Version history: 1, first. Above it stands the number of the GPU plus one where the slabs lie on one, which whoever
+ * knows only slabs of the host takes for a version that it doesn't know.
+ */
 constexpr uint32_t kFactsVersion = 1;
+constexpr uint32_t kDeviceShift = 16;
 constexpr size_t kFactsBytes = 16 + 7 * 8 + 2 * 4;
 
 template <typename T>
@@ -61,7 +65,8 @@ void appendSlabFacts(const SlabFacts& facts, std::vector<uint8_t>* metadata) {
                                facts.process.startTime}) {
     put(&to, value);
   }
-  put(&to, kFactsVersion);
+  const bool isDevice = facts.place.kind == MemoryKind::kDevice;
+  put(&to, kFactsVersion | (isDevice ? (facts.place.device + 1) << kDeviceShift : 0));
   put(&to, kFactsMagic);
 }
 
@@ -72,7 +77,7 @@ size_t splitSlabFacts(const uint8_t* metadata, size_t sizeBytes, SlabFacts* fact
   const auto version = get<uint32_t>(&from);
   if (get<uint32_t>(&from) != kFactsMagic) return sizeBytes;
   const size_t ownSize = sizeBytes - kFactsBytes;
-  if (version != kFactsVersion) return ownSize;
+  if ((version & ((1u << kDeviceShift) - 1)) != kFactsVersion) return ownSize;
   from = metadata + ownSize;
   SlabFacts found;
   found.token = get<SlabToken>(&from);
@@ -81,6 +86,8 @@ size_t splitSlabFacts(const uint8_t* metadata, size_t sizeBytes, SlabFacts* fact
                           &found.process.startTime}) {
     *value = get<uint64_t>(&from);
   }
+  const uint32_t device = version >> kDeviceShift;
+  if (device > 0) found.place = {MemoryKind::kDevice, device - 1};
   if (isPlausible(found)) *facts = found;
   return ownSize;
 }

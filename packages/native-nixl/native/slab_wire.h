@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "memory.h"
 #include "process_id.h"
 
 namespace kvferry {
@@ -27,6 +28,8 @@ struct SlabFacts {
   /** 0: lends none. */
   uint64_t slabCount = 0;
   ProcessId process;
+  /** Of the slabs; records are always the host's. */
+  MemoryPlace place;
 };
 
 /** Appends; nothing where nothing is lent. */
@@ -35,7 +38,7 @@ void appendSlabFacts(const SlabFacts& facts, std::vector<uint8_t>* metadata);
 size_t splitSlabFacts(const uint8_t* metadata, size_t sizeBytes, SlabFacts* facts);
 
 enum class SlabState : uint8_t { kFree = 0, kLent = 1 };
-enum class SlabAnswer : uint8_t { kNone = 0, kDone = 1, kMalformed = 2, kNotRegistered = 3 };
+enum class SlabAnswer : uint8_t { kNone = 0, kDone = 1, kMalformed = 2, kNotRegistered = 3, kFailed = 4 };
 
 constexpr size_t kSlabRecordBytes = 64;
 

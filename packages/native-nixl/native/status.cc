@@ -29,6 +29,10 @@ const char* statusName(Status status) noexcept {
       return "unavailable";
     case Status::kUnsupported:
       return "unsupported";
+    case Status::kCuda:
+      return "cuda";
+    case Status::kCudaUnavailable:
+      return "cudaUnavailable";
     case Status::kBroken:
       return "broken";
   }

@@ -33,6 +33,10 @@ enum class [[nodiscard]] Status : uint8_t {
   kUnavailable,
   /** ERR_KV_UNSUPPORTED: `operation` names the capability. */
   kUnsupported,
+  /** ERR_CUDA: the driver refused; `operation` is ours, `detail` the driver's name for it. */
+  kCuda,
+  /** ERR_CUDA_UNAVAILABLE: no driver, or no GPU; `detail` says which. */
+  kCudaUnavailable,
   /** ERR_NIXL: the agent's thread or the library failed before; nothing more is accepted. */
   kBroken,
 };

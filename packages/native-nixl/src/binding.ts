@@ -17,6 +17,8 @@ export type NativeStatus =
   | 'nixl'
   | 'unavailable'
   | 'unsupported'
+  | 'cuda'
+  | 'cudaUnavailable'
   | 'broken'
 
 /** A native `Result` that is not ok. A throwing native function puts it into `failure` of its Error. */
@@ -79,8 +81,37 @@ export interface NativeMemory {
   /** The ArrayBuffer over the memory, the same one until it is freed. */
   buffer(): ArrayBuffer
   address(): bigint
-  /** Of the file that holds the pages; -1 for private pages, and once freed. */
+  /** Of the file that holds the pages; -1 for private pages, a GPU's memory, and once freed. */
   descriptor(): number
+  sizeBytes(): number
+  /** Peers can reach it through the library. */
+  isTarget(): boolean
+  /** Host memory: page-locks it. */
+  lockFor(library: string, device: number): void
+  /** These four: a GPU's memory. */
+  exportHandle(): Uint8Array
+  exportDescriptor(): number
+  read(offsetBytes: number, into: Uint8Array): void
+  write(offsetBytes: number, from: Uint8Array): void
+}
+
+export interface NativeCudaInfo {
+  /** 13000 is CUDA 13.0. */
+  readonly driver: number
+  readonly devices: readonly {
+    readonly name: string
+    readonly uuid: string
+    readonly pciBusId: string
+    readonly memoryBytes: number
+    readonly computeMajor: number
+    readonly computeMinor: number
+  }[]
+  readonly links: readonly {
+    readonly from: number
+    readonly to: number
+    readonly hasAccess: boolean
+    readonly hasNativeAtomics: boolean
+  }[]
 }
 
 /**
@@ -176,6 +207,8 @@ export interface NativeBinding {
   /** Makes the log's file hold all that was written to it. */
   flushLog(): void
   probePlugins(path: string): { name: string; isLoadable: boolean }[]
+  /** Loads the driver for the rest of the process. */
+  cudaInfo(library: string): NativeCudaInfo
   /** End and list bytes of each slab, one after the other; null: a slab holds no piece. */
   planSlabs(lengths: Float64Array, slabBytes: number): number[] | null
   /** Null: no message there yet. */
@@ -190,12 +223,17 @@ export interface NativeBinding {
     slabBytes: number,
     slabCount: number,
     onEvents: NativeEvents,
+    ...device: [] | [cudaLibrary: string, device: number]
   ) => NativeAgent
   readonly Kernels: new (threads: number) => NativeKernels
-  /** `source`: null for private pages, true for a memfd, or a descriptor to import. */
+  /**
+   * Of the host: null for private pages, true for a memfd, or a descriptor to import. Of a GPU (the last two
+   * are there): null to allocate, a handle to import (which knows the size), or a descriptor.
+   */
   readonly Memory: new (
     sizeBytes: number,
-    isHuge: boolean,
-    source: null | true | number,
+    isHugeOrVirtual: boolean,
+    source: null | true | number | Uint8Array,
+    ...device: [] | [cudaLibrary: string, device: number]
   ) => NativeMemory
 }

@@ -7,6 +7,7 @@ import { constants } from 'node:buffer'
 import type { KvMemory, KvMemoryAllocator } from '@kvferry/connector-api'
 import type { NativeMemory } from './binding.ts'
 import { loadBinding } from './load-binding.ts'
+import { assertSize, keepNative, nativeMemoryOf } from './native-memory.ts'
 import { callNative } from './nixl-error.ts'
 
 /** Memory that lies in a file, so that another process can map the same pages by its descriptor. */
@@ -18,8 +19,6 @@ export interface SharedKvMemory extends KvMemory {
   readonly fd: number
 }
 
-const natives = new WeakMap<KvMemory, NativeMemory>()
-
 class HostMemory implements KvMemory {
   readonly kind = 'host'
   readonly sizeBytes: number
@@ -30,7 +29,7 @@ class HostMemory implements KvMemory {
   constructor(native: NativeMemory, sizeBytes: number) {
     this.sizeBytes = sizeBytes
     this.native = native
-    natives.set(this, native)
+    keepNative(this, native)
   }
 
   /** Made on first use: a view of many GiB would weigh on the garbage collector for nothing. */
@@ -58,21 +57,6 @@ class SharedHostMemory extends HostMemory implements SharedKvMemory {
   get fd(): number {
     return this.native.descriptor()
   }
-}
-
-/**
- * The native memory behind `memory`.
- * @throws TypeError when another maker allocated it; RangeError when it was freed.
- */
-export function nativeMemoryOf(memory: KvMemory): NativeMemory {
-  const native = natives.get(memory)
-  if (native === undefined) {
-    throw new TypeError(
-      'memory is none of @kvferry/native-nixl (createHostAllocator, importHostMemory)',
-    )
-  }
-  if ((memory as HostMemory).isFreed) throw new RangeError('memory was freed')
-  return native
 }
 
 /** Address in hexadecimal, for debugging tools outside the process. Nothing in the product uses it. */
@@ -144,10 +128,4 @@ export function importHostMemory(options: {
     () => new binding.Memory(sizeBytes, true, fd),
   )
   return new SharedHostMemory(native, sizeBytes)
-}
-
-function assertSize(sizeBytes: number): void {
-  if (!Number.isSafeInteger(sizeBytes) || sizeBytes <= 0) {
-    throw new RangeError(`sizeBytes must be a positive integer, not ${sizeBytes}`)
-  }
 }

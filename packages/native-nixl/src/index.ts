@@ -4,6 +4,14 @@
  * @packageDocumentation
  */
 export { createNixlAgent, isNixlAvailable, type CreateNixlAgentOptions } from './create-agent.ts'
+export { cudaInfo, isCudaAvailable, type CudaInfo, type GpuInfo, type GpuLink } from './cuda.ts'
+export {
+  createDeviceAllocator,
+  importDeviceMemory,
+  lockHostMemory,
+  type DeviceAllocator,
+  type DeviceKvMemory,
+} from './device-memory.ts'
 export {
   addressForDebug,
   createHostAllocator,

@@ -1,8 +1,9 @@
 /**
- * KV kernels on the CPU: seeded content and digests of token slots, copies between caches, slabs and
- * layouts, on a few threads of their own, never on the JS thread. Knows layouts, no engines. An idle one
- * costs nothing and is collected when dropped. Two mappings of one memfd are two memories: that they
- * share bytes isn't seen.
+ * KV kernels: seeded content and digests of token slots, copies between caches, slabs and layouts, on a few
+ * threads of their own, never on the JS thread. Where the memory of a call lies on a GPU, that GPU does the work, beside
+ * host memory that is page-locked (`lockHostMemory`); the answers are the same, bit for bit. Knows layouts, no
+ * engines. An idle one costs nothing and is collected when dropped. Two mappings of one memory are two
+ * memories: that they share bytes isn't seen.
  */
 import { availableParallelism } from 'node:os'
 import {
@@ -15,9 +16,9 @@ import {
   type TokenSlots,
 } from '@kvferry/connector-api'
 import { kernelKinds, type NativeKernels, type NativeRegions } from './binding.ts'
-import { nativeMemoryOf } from './host-memory.ts'
+import { nativeMemoryOf } from './native-memory.ts'
 import { loadBinding } from './load-binding.ts'
-import { callNative } from './nixl-error.ts'
+import { awaitNative } from './nixl-error.ts'
 
 const noSlots: TokenSlots = { blockIds: new Uint32Array(0), offsets: new Uint32Array(0) }
 const noSeeds = new BigUint64Array(0)
@@ -47,7 +48,7 @@ export function createKernels(options: { readonly threads?: number } = {}): KvKe
     seeds: BigUint64Array,
   ) => {
     const regions = flatRegions(caches, kind !== 'expect')
-    return callNative({ operation: kind }, () =>
+    return awaitNative({ operation: kind }, () =>
       native.submit(
         kernelKinds[kind],
         caches.blockTokens,
@@ -66,7 +67,7 @@ export function createKernels(options: { readonly threads?: number } = {}): KvKe
   ) => {
     const regions = flatRegions(caches, true)
     const memory = nativeMemoryOf(slab.memory)
-    return callNative({ operation: kind }, () =>
+    return awaitNative({ operation: kind }, () =>
       native.copyBlocks(kind === 'gather', regions, blockIds, memory, slab.offsetBytes),
     )
   }
@@ -83,7 +84,7 @@ export function createKernels(options: { readonly threads?: number } = {}): KvKe
     relayout: async (from, to, tokenCount) => {
       assertSameTokens(from.caches, to.caches)
       const { kvHeadCount } = from.caches
-      await callNative({ operation: 'relayout' }, () =>
+      await awaitNative({ operation: 'relayout' }, () =>
         native.relayout(...flatRun(from), ...flatRun(to), kvHeadCount, tokenCount),
       )
     },

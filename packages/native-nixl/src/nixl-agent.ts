@@ -25,7 +25,7 @@ import {
 import type { NativeAgent, NativeBinding, NativeEvents } from './binding.ts'
 import { readCompletions } from './completions.ts'
 import { DrainWaiters } from './drain-waiters.ts'
-import { nativeMemoryOf } from './host-memory.ts'
+import { nativeMemoryOf } from './native-memory.ts'
 import { frameMetadata, unframeMetadata } from './metadata-frame.ts'
 import { callNative, operatingError, type FailureContext } from './nixl-error.ts'
 import { bytes, deadline, handle, layOutPosts } from './post-list.ts'
@@ -37,6 +37,8 @@ export interface NixlAgentOptions {
   readonly libraryPath: string
   readonly backends: readonly string[]
   readonly slabs: Required<SlabOptions> | null
+  /** The GPU; null: host memory. */
+  readonly device: { readonly library: string; readonly number: number } | null
 }
 
 export class NixlAgent implements TransferAgent {
@@ -61,6 +63,9 @@ export class NixlAgent implements TransferAgent {
         new binding.Agent(
           ...([options.name, options.libraryPath, options.backends, sizeBytes, count] as const),
           (...events) => this.#onEvents(...events),
+          ...(options.device === null
+            ? ([] as const)
+            : ([options.device.library, options.device.number] as const)),
         ),
     )
   }

@@ -20,6 +20,16 @@ export function nixlUnavailable(
   )
 }
 
+/** No driver, or none that can be used. */
+export function cudaUnavailable(reason: string): ConnectorError<'ERR_CUDA_UNAVAILABLE'> {
+  const remedy =
+    'Install the NVIDIA driver (libcuda.so.1 comes with it), let the process see a GPU (CUDA_VISIBLE_DEVICES, the container’s devices), or use host memory'
+  return new ConnectorError('ERR_CUDA_UNAVAILABLE', `CUDA can't be used: ${reason}. ${remedy}`, {
+    reason,
+    remedy,
+  })
+}
+
 export interface FailureContext {
   /** What was asked for, in the words of the port: `addPeer`, `post`. */
   readonly operation: string
@@ -42,6 +52,8 @@ export function failureError(failure: NativeFailure, context: FailureContext): E
     case 'nixl':
     case 'unavailable':
     case 'unsupported':
+    case 'cuda':
+    case 'cudaUnavailable':
     case 'broken':
       return operatingError(failure, context)
     default:
@@ -95,6 +107,13 @@ export function operatingError(failure: NativeFailure, context: FailureContext):
       )
     case 'unsupported':
       return new ConnectorError('ERR_KV_UNSUPPORTED', message, { capability: failure.operation })
+    case 'cuda':
+      return new ConnectorError('ERR_CUDA', message, {
+        operation: failure.operation,
+        status: failure.detail,
+      })
+    case 'cudaUnavailable':
+      return cudaUnavailable(failure.detail)
     case 'nixl':
     case 'broken':
     case 'outOfRange':
@@ -115,6 +134,16 @@ export function transferError(failure: NativeFailure, peer: string): AnyConnecto
     `transfer with ${peer} failed in ${failure.operation}: ${status}`,
     { operation: failure.operation, peer, status },
   )
+}
+
+/** Awaits what a native function promised; its failure is thrown as the contract's error. */
+export async function awaitNative<T>(context: FailureContext, run: () => Promise<T>): Promise<T> {
+  try {
+    return await run()
+  } catch (error) {
+    const { failure } = error as { failure?: NativeFailure }
+    throw failure === undefined ? error : failureError(failure, context)
+  }
 }
 
 /** Runs a native function; its failure is thrown as the contract's error. */
@@ -158,6 +187,8 @@ const readable: Readonly<Record<NativeFailure['status'], string>> = {
   deadline: 'no final status by the deadline',
   nixl: 'the library failed',
   unsupported: 'not supported',
+  cuda: 'the CUDA driver failed',
+  cudaUnavailable: 'CUDA is not available',
   unavailable: 'NIXL is not available',
   broken: 'the agent has failed before',
 }

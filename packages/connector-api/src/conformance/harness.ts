@@ -20,6 +20,8 @@ export type AgentNeed =
   | 'second-peer'
   /** `post` with `waitUntilPosted`. */
   | 'inline-post'
+  /** The agent's memory is the host's, so that JS has views of it. */
+  | 'host-views'
   /** The agent refuses or fails posts to memory that the loaded metadata doesn't list. */
   | 'remote-registration'
 

@@ -8,6 +8,7 @@
 #include "../slab_wire.h"
 #include "agent_wrap.h"
 #include "arguments.h"
+#include "cuda_info_value.h"
 #include "descriptor_value.h"
 #include "kernels_wrap.h"
 #include "limits_value.h"
@@ -27,6 +28,7 @@ class NixlAddon final : public Napi::Addon<NixlAddon> {
                              InstanceMethod<&NixlAddon::applyVariables>("applyVariables"),
                              InstanceMethod<&NixlAddon::flushLog>("flushLog"),
                              InstanceMethod<&NixlAddon::probePlugins>("probePlugins"),
+                             InstanceMethod<&NixlAddon::cudaInfo>("cudaInfo"),
                              InstanceMethod<&NixlAddon::planSlabs>("planSlabs"),
                              InstanceMethod<&NixlAddon::tryReceiveFd>("tryReceiveFd"),
                              InstanceMethod<&NixlAddon::trySendFd>("trySendFd"),
@@ -80,6 +82,15 @@ class NixlAddon final : public Napi::Addon<NixlAddon> {
     std::string path;
     if (!readString(info[0], "path", &path)) return info.Env().Undefined();
     return kvferry::probePlugins(info.Env(), path);
+  }
+
+  /** `cudaInfo(library)` → see `cudaInfoValue`. */
+  Napi::Value cudaInfo(const Napi::CallbackInfo& info) {
+    std::string library;
+    if (!readString(info[0], "library", &library)) return info.Env().Undefined();
+    CudaInfo found;
+    const Result result = readCudaInfo(library, &found);
+    return result.ok() ? cudaInfoValue(info.Env(), found) : throwResult(info.Env(), result);
   }
 
   /** `planSlabs(lengths, slabBytes)` → end and list bytes of each slab: the rule that agents cut by. */

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "../cuda_device.h"
 #include "arguments.h"
 #include "events_value.h"
 #include "memory_wrap.h"
@@ -59,11 +60,20 @@ AgentWrap::AgentWrap(const Napi::CallbackInfo& info) : ObjectWrap(info), env_(in
       !readInteger(info[4], "slabCount", &config.slabs.slabCount)) {
     return;
   }
+  std::string cudaLibrary;
+  uint64_t device = 0;
+  if (info.Length() > 6 && (!readString(info[6], "cudaLibrary", &cudaLibrary) ||
+                            !readInteger(info[7], "device", &device))) {
+    return;
+  }
   if (!info[5].IsFunction()) {
     refuseType(info.Env(), "onEvents", "a function");
     return;
   }
   Result result = loadNixl(libraryPath, &config.api);
+  if (result.ok() && !cudaLibrary.empty()) {
+    result = CudaDevice::open(cudaLibrary, device, &config.device);
+  }
   if (result.ok()) {
     channel_ = std::make_unique<CompletionChannel>(info.Env(), "kvferry-agent",
                                                    [this](Napi::Env env) { drain(env); });
@@ -96,7 +106,7 @@ Napi::Value AgentWrap::ready(const Napi::CallbackInfo& info) {
 Napi::Value AgentWrap::registerRegion(const Napi::CallbackInfo& info) {
   uint64_t offsetBytes = 0;
   uint64_t lengthBytes = 0;
-  std::shared_ptr<HostMemory> memory = MemoryWrap::memoryOf(info[0], "memory");
+  std::shared_ptr<Memory> memory = MemoryWrap::memoryOf(info[0], "memory");
   if (memory == nullptr || !readInteger(info[1], "offsetBytes", &offsetBytes) ||
       !readInteger(info[2], "lengthBytes", &lengthBytes)) {
     return info.Env().Undefined();

@@ -148,13 +148,20 @@ void KernelsWrap::drain(Napi::Env env) {
   for (const KernelCompletion& completion : completions) {
     const auto found = pending_.find(completion.ticket);
     if (found == pending_.end()) continue;
+    channel_->removePending(1);
+    if (!completion.result.ok()) {
+      Napi::Error error = Napi::Error::New(env, statusName(completion.result.status));
+      error.Set("failure", resultValue(env, completion.result));
+      found->second.Reject(error.Value());
+      pending_.erase(found);
+      continue;
+    }
     const size_t count = completion.digests.size();
     Napi::BigUint64Array digests =
         Napi::TypedArrayOf<uint64_t>::New(env, count, napi_biguint64_array);
     if (count > 0 && !digests.IsEmpty()) std::memcpy(digests.Data(), completion.digests.data(), count * sizeof(uint64_t));
     found->second.Resolve(digests);
     pending_.erase(found);
-    channel_->removePending(1);
   }
   if (pending_.empty()) Unref();
 }

@@ -4,6 +4,7 @@
  * and for each failure what mends it. Called by `kvferry-nixl doctor`.
  */
 import { dirname } from 'node:path'
+import { findGpus, noGpu } from './gpus.ts'
 import { findLibrary } from '../library-path.ts'
 import { loadBinding } from '../load-binding.ts'
 import { checkInstallation, readManifest } from '../install/manifest.ts'
@@ -63,9 +64,11 @@ export async function runDoctor(options: DoctorOptions = {}): Promise<Finding[]>
   if (!add(checkAddon())) return findings
   const library = await checkLibrary()
   if (!add(library)) return findings
+  const gpus = findGpus()
   for (const transportCase of transportCases) {
-    add(await checkTransport(transportCase, options.signal))
+    add(await checkTransport(transportCase, gpus.length > 0, options.signal))
   }
+  for (const finding of gpus.length > 0 ? gpus : [noGpu()]) add(finding)
   return findings
 }
 
@@ -111,9 +114,11 @@ async function checkLibrary(): Promise<Finding> {
 
 async function checkTransport(
   { check, transports, expected, remedy }: TransportCase,
+  hasGpu: boolean,
   signal?: AbortSignal,
 ): Promise<Finding> {
-  const move = await moveBlock(transports, signal)
+  // Where there is a GPU, NIXL refuses a choice that can't reach it.
+  const move = await moveBlock(hasGpu ? `${transports},cuda_copy` : transports, signal)
   if (move.failure !== null) {
     return { check, status: 'failed', detail: move.failure, remedy, move }
   }

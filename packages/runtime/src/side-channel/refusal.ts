@@ -40,6 +40,8 @@ const detailKinds: DetailKinds = {
   ERR_KV_CONNECTOR_NOT_INSTALLED: { connector: 'string', command: 'string' },
   ERR_NIXL_UNAVAILABLE: { searched: 'strings', remedy: 'string' },
   ERR_NIXL: { operation: 'string', status: 'string' },
+  ERR_CUDA_UNAVAILABLE: { reason: 'string', remedy: 'string' },
+  ERR_CUDA: { operation: 'string', status: 'string' },
 }
 
 const cut = (text: string): string => text.slice(0, sideChannelLimits.refusalMessageLengthMax)

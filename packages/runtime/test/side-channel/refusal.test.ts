@@ -30,6 +30,8 @@ const samples: Record<ConnectorErrorCode, Record<string, unknown>> = {
   ERR_KV_CONNECTOR_NOT_INSTALLED: { connector: 'x', command: 'y' },
   ERR_NIXL_UNAVAILABLE: { searched: ['/a', '/b'], remedy: 'x' },
   ERR_NIXL: { operation: 'x', status: 'y' },
+  ERR_CUDA_UNAVAILABLE: { reason: 'x', remedy: 'y' },
+  ERR_CUDA: { operation: 'x', status: 'y' },
 }
 
 const errorOf = (code: ConnectorErrorCode, message: string): AnyConnectorError =>

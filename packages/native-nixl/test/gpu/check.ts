@@ -1,0 +1,12 @@
+/** One thing that must hold on a GPU: run by vitest over the fake driver, and by gpu-suite on a machine with GPUs. */
+export interface GpuCheck {
+  readonly name: string
+  run(): Promise<void>
+}
+
+/** What a run has: GPUs, and how much it may take. */
+export interface GpuScope {
+  readonly gpuCount: number
+  /** Cases of each property. */
+  readonly runCount: number
+}
