@@ -6,8 +6,7 @@
  *
  *   node native/build.mjs [--addon] [--addon-asan] [--fake] [--tests plain|asan|tsan [--run]] [--debug]
  *
- * Without arguments: the addon and the fakes. `--addon-asan` is a second addon beside the first, for tests
- * in a Node that has the sanitizer's runtime preloaded.
+ * Without arguments: the addon and the fakes. `--addon-asan` is a second addon, for a Node with the sanitizer's runtime preloaded.
  */
 import { execFileSync, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -36,7 +35,6 @@ export const outputs = {
   fakeCuda: join(buildDir, 'fake', 'libfake_cuda.so'),
   testsOf: (sanitizer) => join(buildDir, `test-${sanitizer}`, 'native_test'),
   fakeForTestsOf: (sanitizer) => join(buildDir, `test-${sanitizer}`, 'libfake_nixl_capi.so'),
-  fakeCudaForTestsOf: (sanitizer) => join(buildDir, `test-${sanitizer}`, 'libfake_cuda.so'),
 }
 
 const commonFlags = ['-std=c++17', '-Wall', '-Wextra', '-Wshadow', '-Werror', '-fPIC', '-pthread']
@@ -67,9 +65,6 @@ const addonDefines = [
   '-DNODE_ADDON_API_REQUIRE_BASIC_FINALIZERS',
   '-DNODE_GYP_MODULE_NAME=kvferry_nixl',
 ]
-
-/** Kernels look at the same bytes as words and as vectors. */
-const gpuCode = ['-fno-strict-aliasing']
 
 /** A preloaded sanitizer is meant for Node: it would judge the compiler too. */
 const compilerEnv = { ...process.env, LD_PRELOAD: '' }
@@ -230,9 +225,9 @@ export async function build({
   if (addon) await buildAddon('addon', outputs.addon, optimisation)
   if (addonAsan) await buildAddon('addon-asan', outputs.addonAsan, sanitizerFlags.addon)
   if (fake) {
-    const flags = [...commonFlags, ...optimisation, ...shared]
+    const flags = [...commonFlags, ...optimisation, ...shared, '-fno-strict-aliasing']
     await target('fake', outputs.fake, sources('fake-nixl'), flags, [])
-    await target('fake-cuda', outputs.fakeCuda, sources('fake-cuda'), [...flags, ...gpuCode], [])
+    await target('fake-cuda', outputs.fakeCuda, sources('fake-cuda'), flags, [])
   }
   if (tests !== null) {
     const sanitizer = sanitizerFlags[tests]
@@ -240,9 +235,6 @@ export async function build({
     const flags = [...commonFlags, ...sanitizer]
     const fakeOutput = outputs.fakeForTestsOf(tests)
     await target(`fake-${tests}`, fakeOutput, sources('fake-nixl'), [...flags, ...shared], [])
-    const fakeCudaOutput = outputs.fakeCudaForTestsOf(tests)
-    const fakeCudaFlags = [...flags, ...shared, ...gpuCode]
-    await target(`fake-cuda-${tests}`, fakeCudaOutput, sources('fake-cuda'), fakeCudaFlags, [])
     const files = [...sources('.'), ...sources('test')]
     await target(`test-${tests}`, outputs.testsOf(tests), files, flags, ['-ldl'])
   }

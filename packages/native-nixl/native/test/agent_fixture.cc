@@ -62,7 +62,7 @@ uint64_t TestSink::total() const {
 
 TestAgent::TestAgent(const std::string& name, SlabConfig slabs) {
   Ticket ticket = 0;
-  REQUIRE(Agent::create({name, fakeApi(), {"UCX"}, slabs}, sink, &agent_, &ticket).ok());
+  REQUIRE(Agent::create({name, fakeApi(), {"UCX"}, slabs, nullptr}, sink, &agent_, &ticket).ok());
   ready = await(ticket);
 }
 

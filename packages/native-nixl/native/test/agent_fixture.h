@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../agent.h"
+#include "../host_memory.h"
 #include "check.h"
 
 namespace fixture {

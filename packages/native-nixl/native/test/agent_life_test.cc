@@ -43,7 +43,7 @@ TEST("agent: a start that fails is told, and only close remains") {
   std::unique_ptr<Agent> agent;
   Ticket ticket = 0;
   for (const std::string& name : {std::string(), std::string(257, 'x'), std::string("a\0b", 3)}) {
-    CHECK(Agent::create({name, fakeApi(), {"UCX"}, {}}, sink, &agent, &ticket).status ==
+    CHECK(Agent::create({name, fakeApi(), {"UCX"}, {}, nullptr}, sink, &agent, &ticket).status ==
           Status::kOutOfRange);
   }
 }
@@ -233,6 +233,6 @@ TEST("agent: shutdown in every stage is clean") {
   TestSink sink;
   std::unique_ptr<Agent> agent;
   Ticket ticket = 0;
-  REQUIRE(Agent::create({"at-once", fakeApi(), {"UCX"}, {}}, sink, &agent, &ticket).ok());
+  REQUIRE(Agent::create({"at-once", fakeApi(), {"UCX"}, {}, nullptr}, sink, &agent, &ticket).ok());
   CHECK(agent->shutdownNow(5'000));
 }

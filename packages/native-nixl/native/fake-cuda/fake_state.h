@@ -1,0 +1,97 @@
+// What the two halves of the fake driver share: its state, under one lock. See fake_driver.cc.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+
+#include "../cuda_api.h"
+
+#define FAKE_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace fakecuda {
+
+using kvferry::CudaAccess;
+using kvferry::CudaAllocationProperties;
+using kvferry::CudaHandle;
+using kvferry::CudaIpcHandle;
+using kvferry::CudaPointer;
+
+inline constexpr int kSuccess = 0;
+inline constexpr int kInvalidValue = 1;
+inline constexpr int kOutOfMemory = 2;
+inline constexpr int kNoDevice = 100;
+inline constexpr int kInvalidDevice = 101;
+inline constexpr int kInvalidContext = 201;
+inline constexpr int kInvalidHandle = 400;
+inline constexpr int kNotFound = 500;
+inline constexpr int kNotReady = 600;
+inline constexpr uint64_t kUnit = uint64_t{2} << 20;
+
+enum class Kind { kPlain, kImported, kVirtual };
+
+struct Range {
+  uint64_t bytes = 0;
+  int file = -1;
+  Kind kind = Kind::kPlain;
+  int device = 0;
+};
+
+struct Stream {
+  std::deque<std::function<void()>> work;
+  uint64_t enqueued = 0;
+  uint64_t done = 0;
+
+  void push(std::function<void()> step) {
+    work.push_back(std::move(step));
+    enqueued += 1;
+  }
+  bool step() {
+    if (work.empty()) return false;
+    work.front()();
+    work.pop_front();
+    done += 1;
+    return true;
+  }
+};
+
+struct Event {
+  Stream* stream = nullptr;
+  uint64_t after = 0;
+};
+
+struct Virtual {
+  int file = -1;
+  uint64_t bytes = 0;
+};
+
+struct Driver {
+  std::recursive_mutex mutex;
+  std::map<uint64_t, Range> ranges;
+  std::map<uint64_t, Virtual> virtuals;
+  std::map<uint64_t, uint64_t> reserved;
+  std::map<void*, size_t> registered;
+  uint64_t nextVirtual = 1;
+};
+
+/** Never destroyed: threads may outlive the exit handlers. */
+inline Driver& driver() {
+  static auto* one = new Driver;
+  return *one;
+}
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+/** Context of the calling thread: the number of its GPU plus one. */
+inline thread_local uintptr_t current = 0;
+
+inline int deviceCount() {
+  const char* count = std::getenv("KVFERRY_FAKE_CUDA_DEVICES");
+  return count == nullptr ? 2 : std::atoi(count);
+}
+
+inline bool isDevice(int device) { return device >= 0 && device < deviceCount(); }
+
+}  // namespace fakecuda
