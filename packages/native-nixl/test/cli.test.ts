@@ -95,6 +95,7 @@ describe('kvferry-nixl', { timeout: 120_000 }, () => {
             status: 'ok',
             move: { failure: null, transports: { data: ['tcp'], messages: ['tcp'] } },
           },
+          { check: 'GPUs', status: 'ok', remedy: null },
         ],
       })
       expect(code).toBe(0)
