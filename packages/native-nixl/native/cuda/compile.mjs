@@ -2,7 +2,7 @@
  * Compiles kernels.cu to kernels.ptx.inc, which is committed: neither a build nor CI needs a GPU compiler,
  * and a test sees when the two have drifted apart. The compiler is NVRTC of CUDA 12.0 from a PyPI wheel,
  * unpacked into the repository's cache: its PTX is taken by every driver since CUDA 12.0, which a newer
- * compiler's is not (contributing/decisions/0015).
+ * compiler's is not (contributing/decisions/0014).
  *
  *   node native/cuda/compile.mjs [--check]
  *
