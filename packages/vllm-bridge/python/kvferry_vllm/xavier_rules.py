@@ -75,6 +75,10 @@ class XavierRules:
         if source is not None and source.state == ADDED:
             source.state = ANNOUNCED
 
+    @property
+    def is_following(self) -> bool:
+        return False
+
     def on_step(self, computed_after: Mapping[str, int], preempted: Sequence[str]) -> bool:
         """Nothing leaves before a prefill has ended."""
         return False
