@@ -45,6 +45,16 @@ Result granularity(const CudaDevice& device, uint64_t* bytes) {
   return result;
 }
 
+/** Zeroes new memory and waits for it: what another process left there is nobody's to see. */
+Result clearNow(CudaDevice& device, CudaPointer pointer, uint64_t sizeBytes) {
+  std::unique_ptr<CudaLane> lane;
+  Result result = device.takeLane(&lane);
+  if (result.ok()) result = lane->clear(pointer, sizeBytes);
+  if (result.ok()) result = lane->finish();
+  if (result.ok()) device.give(std::move(lane));
+  return result;
+}
+
 Result unsupported(const char* what, const char* why) {
   return Result::failure(Status::kUnsupported, what, why);
 }
@@ -86,12 +96,8 @@ Result DeviceMemory::allocate(const std::shared_ptr<CudaDevice>& device, uint64_
   if (!result.ok()) return result;
   std::shared_ptr<DeviceMemory> made(
       new DeviceMemory(device, Origin::kAllocated, pointer, mapped, 0, sizeBytes, 0));
-  std::unique_ptr<CudaLane> lane;
-  result = device->takeLane(&lane);
-  if (result.ok()) result = lane->clear(pointer, mapped);
-  if (result.ok()) result = lane->finish();
+  result = clearNow(*device, pointer, mapped);
   if (!result.ok()) return result;
-  device->give(std::move(lane));
   *memory = std::move(made);
   return result;
 }
@@ -111,12 +117,7 @@ Result DeviceMemory::allocateVirtual(const std::shared_ptr<CudaDevice>& device, 
                     sizeBytes);
   if (result.ok()) result = mapVirtual(device, handle, mapped, sizeBytes, memory);
   if (!result.ok()) return result;
-  std::unique_ptr<CudaLane> lane;
-  result = device->takeLane(&lane);
-  if (result.ok()) result = lane->clear((*memory)->mapping_, mapped);
-  if (result.ok()) result = lane->finish();
-  if (result.ok()) device->give(std::move(lane));
-  return result;
+  return clearNow(*device, (*memory)->mapping_, mapped);
 }
 
 Result DeviceMemory::mapVirtual(const std::shared_ptr<CudaDevice>& device, uint64_t handle,

@@ -123,9 +123,9 @@ class XavierRules:
 
     @property
     def has_pending_block_frees(self) -> bool:
-        if self._consumed.is_aborting:
-            return True
-        return any(source.state == HELD for source in self._produced.values())
+        return self._consumed.is_aborting or any(
+            source.state == HELD for source in self._produced.values()
+        )
 
     def _intake(
         self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
