@@ -3,7 +3,7 @@
  * name plus its options that aren't the default (`pull`, `pull-inline`, …).
  */
 import {
-  assertPath,
+  assertServes,
   ConnectorError,
   loadConnector,
   type ConnectorFactory,
@@ -134,7 +134,7 @@ function pathOf(factory: ConnectorFactory, value: unknown): { readonly path?: Tr
       ...{ field: 'path', value: String(value), remedy },
     })
   }
-  assertPath(factory, path)
+  assertServes(factory, { path, bufferDevice: 'device' })
   return { path }
 }
 

@@ -37,4 +37,9 @@ export interface ConnectorCapabilities {
    * Absent means no. Added in CONTRACT_VERSION 4.
    */
   readonly keepsHistory?: boolean
+  /**
+   * It copies through host memory where the device's can't be registered (`bufferDevice: host`). Absent means
+   * no: with that configured, the engine is refused at its start. Added in CONTRACT_VERSION 6.
+   */
+  readonly stagesInHostMemory?: boolean
 }

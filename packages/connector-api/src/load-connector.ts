@@ -2,9 +2,10 @@
  * The config word: turns `connector: pull` into that package's factory by a dynamic import, so that an
  * installation needs only the connectors it uses.
  */
-import type { TransferPath } from './config.ts'
+import type { KvferryConfig, TransferPath } from './config.ts'
 import { ConnectorError } from './errors.ts'
 import type { ConnectorFactory } from './connector.ts'
+import { unsupported } from './protocol/failures.ts'
 import { nearestOption } from './protocol/nearest-option.ts'
 
 const ownConnectors = ['pull', 'push', 'xavier'] as const
@@ -46,15 +47,24 @@ function misspelt(connector: string, meant: string, cause: unknown): ConnectorEr
 }
 
 /**
- * Refuses a configured path that the connector's transfers can't take.
- * @throws ConnectorError ERR_KV_CONFIG.
+ * Refuses what the config asks of a connector that can't do it, before anything is made of either.
+ * @throws ConnectorError ERR_KV_CONFIG (`path`), ERR_KV_UNSUPPORTED (`bufferDevice`).
  */
-export function assertPath(factory: ConnectorFactory, path: TransferPath): void {
-  const paths: readonly TransferPath[] = factory.capabilities.transferPaths ?? ['descriptors']
-  if (path === 'auto' || paths.includes(path)) return
-  const remedy = `use auto or ${paths.join(' or ')}`
-  const message = `path is ${path}, which ${factory.name} does not take: ${remedy}`
-  throw new ConnectorError('ERR_KV_CONFIG', message, { field: 'path', value: path, remedy })
+export function assertServes(
+  { name, capabilities }: Pick<ConnectorFactory, 'name' | 'capabilities'>,
+  { path, bufferDevice }: Pick<KvferryConfig, 'path' | 'bufferDevice'>,
+): void {
+  const paths: readonly TransferPath[] = capabilities.transferPaths ?? ['descriptors']
+  if (path !== 'auto' && !paths.includes(path)) {
+    const remedy = `use auto or ${paths.join(' or ')}`
+    const message = `path is ${path}, which ${name} does not take: ${remedy}`
+    throw new ConnectorError('ERR_KV_CONFIG', message, { field: 'path', value: path, remedy })
+  }
+  if (bufferDevice === 'host' && capabilities.stagesInHostMemory !== true) {
+    const remedy = 'use bufferDevice: device, or connector: pull'
+    const message = `bufferDevice is host, but ${name} does not stage in host memory: ${remedy}`
+    throw unsupported('bufferDevice', message)
+  }
 }
 
 /**

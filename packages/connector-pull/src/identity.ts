@@ -14,6 +14,7 @@ const capabilities: ConnectorCapabilities = {
   supportsMultimodal: false,
   supportsParallelSampling: false,
   transferPaths: ['descriptors', 'slabs'],
+  stagesInHostMemory: true,
 }
 
 export const pullIdentity = { name: 'pull', capabilities }

@@ -2,13 +2,14 @@
  * The connector as engines load it: name, capabilities, options, the two halves. What this version does not
  * support is refused here, before anything is registered.
  */
-import type {
-  ConnectorFactory,
-  ConnectorScheduler,
-  ConnectorWorker,
-  Rank,
-  SchedulerComponents,
-  WorkerComponents,
+import {
+  assertServes,
+  type ConnectorFactory,
+  type ConnectorScheduler,
+  type ConnectorWorker,
+  type Rank,
+  type SchedulerComponents,
+  type WorkerComponents,
 } from '@kvferry/connector-api'
 import { limitExceeded, protocolLimits, unsupported } from '@kvferry/connector-api/protocol'
 import { pushIdentity } from './identity.ts'
@@ -29,13 +30,8 @@ export const push: ConnectorFactory = {
     if (rank.ppSize !== 1) {
       throw unsupported('pipelineParallel', `push serves one pipeline stage, not ${rank.ppSize}`)
     }
-    if (components.config.bufferDevice === 'host') {
-      const why =
-        'its WRITEs leave when the forward ends, and a copy to the host would have to end first'
-      const remedy = 'use bufferDevice: device, or connector: pull'
-      const message = `bufferDevice is host, which push does not stage: ${why}; ${remedy}`
-      throw unsupported('bufferDevice', message)
-    }
+    // Not staged: its WRITEs leave when the forward ends, and a copy to the host would have to end first.
+    assertServes(pushIdentity, components.config)
     const max = protocolLimits.tpSizeMax
     if (rank.tpSize > max) throw limitExceeded('tpSizeMax', rank.tpSize, max)
     return new PushWorker(components, options, rank)

@@ -2,13 +2,14 @@
  * The connector as engines load it: name, capabilities, options, the two halves. What this version does not
  * support is refused here, before anything is registered.
  */
-import type {
-  ConnectorFactory,
-  ConnectorScheduler,
-  ConnectorWorker,
-  Rank,
-  SchedulerComponents,
-  WorkerComponents,
+import {
+  assertServes,
+  type ConnectorFactory,
+  type ConnectorScheduler,
+  type ConnectorWorker,
+  type Rank,
+  type SchedulerComponents,
+  type WorkerComponents,
 } from '@kvferry/connector-api'
 import { unsupported } from '@kvferry/connector-api/protocol'
 import { xavierIdentity } from './identity.ts'
@@ -32,13 +33,7 @@ export const xavier: ConnectorFactory = {
     if (rank.tpSize !== 1) {
       throw unsupported('tensorParallel', `xavier serves one TP rank, not ${rank.tpSize}`)
     }
-    if (components.config.bufferDevice === 'host') {
-      const remedy = 'use bufferDevice: device, or connector: pull'
-      throw unsupported(
-        'bufferDevice',
-        `bufferDevice is host, which xavier does not stage; ${remedy}`,
-      )
-    }
+    assertServes(xavierIdentity, components.config)
     return new XavierWorker(components, options, rank)
   },
 }

@@ -101,10 +101,10 @@ describe('POST /v1/completions', () => {
   })
 
   it('refuses bodies that are no JSON, or too large', async () => {
-    const send = (body: string) =>
+    const send = (body: string, type = 'application/json') =>
       fetch(`${engine.url}/v1/completions`, {
         method: 'POST',
-        headers: { 'content-type': 'application/json' },
+        headers: { 'content-type': type },
         body,
       })
     expect(await errorOf(await send('{"prompt":'))).toMatchObject({
@@ -113,6 +113,10 @@ describe('POST /v1/completions', () => {
     })
     const large = await errorOf(await send(JSON.stringify({ prompt: 'a'.repeat(4_194_304) })))
     expect(large).toMatchObject({ status: 413, code: 'ERR_KV_LIMIT' })
+    expect(large.message).toContain('4194304 bytes')
+    const form = await errorOf(await send('a=b', 'application/x-www-form-urlencoded'))
+    expect(form).toMatchObject({ status: 415, code: 'ERR_KV_MESSAGE_INVALID' })
+    expect(form.message).toContain('use content-type: application/json')
   })
 
   it('refuses request ids that it could not use', async () => {

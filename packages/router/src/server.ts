@@ -4,7 +4,7 @@
  * answered here.
  */
 import { fastify, type FastifyError, type FastifyInstance, type FastifyReply } from 'fastify'
-import { createClientErrorHandler } from '@kvferry/runtime'
+import { bodyRefusal, createClientErrorHandler } from '@kvferry/runtime'
 import { retryHeaders, type CompletionHandler } from './completion-handler.ts'
 import type { Fleet } from './fleet.ts'
 import { routerLimits, type Deadlines } from './limits.ts'
@@ -74,11 +74,12 @@ export function createServer(options: ServerOptions): FastifyInstance {
     if (isCompletion) {
       metrics.requestEnd(status < 500 ? 'client-error' : 'internal', reply.elapsedTime)
     }
-    const code = status === 413 ? 'ERR_KV_LIMIT' : 'ERR_KV_MESSAGE_INVALID'
-    const message = status < 500 ? error.message : 'unexpected error in the router'
-    await reply
-      .code(status)
-      .send(errorBody(status, message, status < 500 ? code : 'internal_error'))
+    const refusal = bodyRefusal(error, routerLimits.requestSizeBytesMax)
+    const isClients = status < 500
+    const message = isClients ? error.message : 'unexpected error in the router'
+    const code = isClients ? 'ERR_KV_MESSAGE_INVALID' : 'internal_error'
+    const body = errorBody(status, refusal?.message ?? message, refusal?.code ?? code)
+    await reply.code(status).send(body)
   })
   return app
 }

@@ -46,10 +46,12 @@ describe('validation', () => {
     const form = await post(router.url, 'a=b', { 'content-type': 'text/plain' })
     expect(form.status).toBe(415)
     expect(errorOf(form).type).toBe('invalid_request_error')
+    expect(errorOf(form).message).toContain('use content-type: application/json')
     const large = { ...prompt, prompt: 'x'.repeat(routerLimits.requestSizeBytesMax) }
     const answer = await post(router.url, large)
     expect(answer.status).toBe(413)
     expect(errorOf(answer).code).toBe('ERR_KV_LIMIT')
+    expect(errorOf(answer).message).toContain(`${routerLimits.requestSizeBytesMax} bytes`)
     expect(p.received).toEqual([])
   })
 

@@ -27,6 +27,18 @@ describe('check-config', () => {
     expect(stderr).toContain(part)
   })
 
+  it.each([
+    ['bufferDevice: host', 'bufferDevice is host, but acme-kv does not stage in host memory'],
+    ['path: slabs', 'path is slabs, which acme-kv does not take: use auto or descriptors'],
+  ])('refuses %s for a connector that has no such capability', async (line, part) => {
+    const { exitCode, stderr } = await run(
+      'check-config',
+      await configFile(`connector: acme-kv\n${line}`),
+    )
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain(part)
+  })
+
   it.each(['nowhere.yaml', '.'])('of %s, which cannot be read, is wrong usage', async (name) => {
     const path = join(cli.directory, name)
     const { exitCode, stdout, stderr } = await run('check-config', path, '--json', '-')

@@ -6,7 +6,7 @@
 import {
   ConnectorError,
   asIncarnation,
-  assertPath,
+  assertServes,
   loadConnector,
   rankKey,
   slabsFor,
@@ -124,7 +124,7 @@ async function loadFactory(
   config: KvferryConfig,
 ): Promise<{ readonly factory: ConnectorFactory; readonly config: KvferryConfig }> {
   const factory = await loadConnector(config.connector, (name) => import(name))
-  assertPath(factory, config.path)
+  assertServes(factory, config)
   // The shim answers in the connector's place, by rules of its own for each that it knows.
   if (!servedConnectors.includes(factory.name)) {
     throw new ConnectorError(

@@ -179,7 +179,10 @@ export const connectorClauses = [
     sentence: 'requests of several KV groups are not handed over',
     needs: { groupCountMax: [1] },
   },
-  { id: 'C11.13', sentence: 'staging in host memory works, or is refused: ERR_KV_UNSUPPORTED' },
+  {
+    id: 'C11.13',
+    sentence: 'staging in host memory works; without the capability: ERR_KV_UNSUPPORTED',
+  },
   {
     id: 'C11.14',
     sentence:

@@ -3,6 +3,8 @@
  * failure looks the same everywhere.
  */
 import type { ConnectorErrorCode } from '@kvferry/connector-api'
+import { bodyRefusal } from '@kvferry/runtime'
+import { engineLimits } from '../limits.ts'
 
 export type HttpErrorCode = ConnectorErrorCode | 'not_found' | 'model_not_found' | 'internal_error'
 
@@ -42,10 +44,9 @@ export function fromCoreError(error: {
 /** Whatever a handler or fastify threw. Unknown errors keep their text to themselves. */
 export function toHttpError(error: unknown): HttpError {
   if (error instanceof HttpError) return error
-  const { statusCode, code } = error as { statusCode?: unknown; code?: unknown }
-  if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
-    return new HttpError(413, 'ERR_KV_LIMIT', 'the body is too large')
-  }
+  const refusal = bodyRefusal(error, engineLimits.bodySizeBytesMax)
+  if (refusal !== null) return new HttpError(refusal.status, refusal.code, refusal.message)
+  const { statusCode } = error as { statusCode?: unknown }
   if (typeof statusCode === 'number' && statusCode >= 400 && statusCode < 500) {
     const message = error instanceof Error ? error.message : 'malformed request'
     return new HttpError(statusCode, 'ERR_KV_MESSAGE_INVALID', message)

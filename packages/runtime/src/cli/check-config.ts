@@ -7,9 +7,11 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import {
+  assertServes,
   ConnectorError,
   loadConnector,
   type AnyConnectorError,
+  type ConnectorFactory,
   type KvferryConfig,
 } from '@kvferry/connector-api'
 import { readConfigFile } from '../config/load-config-file.ts'
@@ -60,11 +62,13 @@ function isValidAlone(document: Fields): boolean {
 }
 
 /** @throws ConnectorError ERR_KV_CONFIG, ERR_KV_CONNECTOR_NOT_INSTALLED. */
-async function checkOptions({ connector, options = {} }: Fields, directory: string): Promise<void> {
+async function loadFactory(
+  { connector }: Fields,
+  directory: string,
+): Promise<ConnectorFactory | null> {
   // Other problems of the file itself are said there.
-  if (typeof connector !== 'string' || !isValidAlone({ connector })) return
-  const factory = await loadConnector(connector, (name) => importFrom(directory, name))
-  if (isFields(options)) factory.parseOptions(options)
+  if (typeof connector !== 'string' || !isValidAlone({ connector })) return null
+  return loadConnector(connector, (name) => importFrom(directory, name))
 }
 
 function describe(config: KvferryConfig): string {
@@ -104,7 +108,12 @@ async function examine(document: unknown, directory: string): Promise<Findings> 
     }
   }
   const config = await collect(() => parseConfig(document))
-  await collect(() => checkOptions(fields, directory))
+  const factory = await collect(() => loadFactory(fields, directory))
+  if (factory !== null) {
+    const { options = {} } = fields
+    if (isFields(options)) await collect(() => void factory.parseOptions(options))
+    if (config !== null) await collect(() => assertServes(factory, config))
+  }
   await collect(() => checkCertificates(fields))
   return { config, errors }
 }

@@ -1,5 +1,4 @@
 /** C11: what the manifest promises, and the refusal of what it does not. */
-import { ConnectorError } from '../../errors.ts'
 import { asRequestId } from '../../ids.ts'
 import { digestTokens } from '../../prompt-digest.ts'
 import type { ClusterEngineOptions } from '../../testing/cluster/cluster.ts'
@@ -189,13 +188,12 @@ export const capabilities: ConnectorGroupRuns<'C11'> = {
   },
   async 'C11.13'(context) {
     const engines = { config: { bufferDevice: 'host' } } as const
-    try {
-      const cluster = await context.open({ engines })
-      await context.serveWell(cluster)
-      await context.settle(cluster)
-    } catch (error) {
-      const isRefused = ConnectorError.isInstance(error) && error.code === 'ERR_KV_UNSUPPORTED'
-      if (!isRefused) throw error
+    if (context.capabilities.stagesInHostMemory !== true) {
+      await assertRefused('host staging', 'ERR_KV_UNSUPPORTED', () => context.open({ engines }))
+      return
     }
+    const cluster = await context.open({ engines })
+    await context.serveWell(cluster)
+    await context.settle(cluster)
   },
 }

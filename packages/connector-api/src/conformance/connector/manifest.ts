@@ -23,6 +23,7 @@ const kinds: Readonly<
   supportsLora: [true, false],
   supportsMultimodal: [true, false],
   supportsParallelSampling: [true, false],
+  stagesInHostMemory: [true, false, undefined],
 }
 
 export const manifest: ConnectorGroupRuns<'C1'> = {
