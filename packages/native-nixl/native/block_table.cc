@@ -17,15 +17,15 @@ constexpr uint64_t kMemoryHost = 0;
 constexpr uint64_t kMemoryDevice = 1;
 constexpr uint64_t kMemoryUnreachable = 2;
 
-Result bad(std::string detail) { return Result::outOfRange("block table", std::move(detail)); }
+Result badTable(std::string detail) { return Result::outOfRange("block table", std::move(detail)); }
 
 Result checkRegion(const BlockRegion& region, size_t index) {
   const std::string where = "region " + std::to_string(index) + ": ";
-  if (region.address == 0) return bad(where + "no address");
-  if (region.blockSizeBytes == 0) return bad(where + "the block size is zero");
-  if (region.blockCount == 0) return bad(where + "no blocks");
+  if (region.address == 0) return badTable(where + "no address");
+  if (region.blockSizeBytes == 0) return badTable(where + "the block size is zero");
+  if (region.blockCount == 0) return badTable(where + "no blocks");
   if (region.blockStrideBytes < region.blockSizeBytes) {
-    return bad(where + "the stride is below the block size");
+    return badTable(where + "the stride is below the block size");
   }
   if (region.blockCount > limits::kBlockCountMax) {
     return Result::overLimit("blockCountMax", region.blockCount, limits::kBlockCountMax);
@@ -35,7 +35,7 @@ Result checkRegion(const BlockRegion& region, size_t index) {
       __builtin_mul_overflow(region.blockStrideBytes, region.blockCount - 1, &end) ||
       __builtin_add_overflow(end, region.blockSizeBytes, &end) || end > limits::kSafeIntegerMax ||
       __builtin_add_overflow(end, region.address, &end);
-  return isWrapping ? bad(where + "its addresses wrap") : Result::success();
+  return isWrapping ? badTable(where + "its addresses wrap") : Result::success();
 }
 
 /** `a` starts at or before `b`, and their spans meet: do any two of their blocks share a byte? */
@@ -54,7 +54,7 @@ Result checkOverlaps(const std::vector<BlockRegion>& regions) {
   for (size_t i = 0; i < sorted.size(); i++) {
     const uint64_t end = sorted[i]->address + sorted[i]->spanBytes();
     for (size_t j = i + 1; j < sorted.size() && sorted[j]->address < end; j++) {
-      if (hasSharedByte(*sorted[i], *sorted[j])) return bad("blocks of two regions overlap");
+      if (hasSharedByte(*sorted[i], *sorted[j])) return badTable("blocks of two regions overlap");
     }
   }
   return Result::success();
@@ -77,7 +77,7 @@ Result invalid(std::string detail) {
 }  // namespace
 
 Result makeBlockTable(std::vector<BlockRegion> regions, BlockTable* table) {
-  if (regions.empty()) return bad("a table needs at least one region");
+  if (regions.empty()) return badTable("a table needs at least one region");
   if (regions.size() > limits::kRegionCountMax) {
     return Result::overLimit("regionCountMax", regions.size(), limits::kRegionCountMax);
   }
@@ -85,9 +85,9 @@ Result makeBlockTable(std::vector<BlockRegion> regions, BlockTable* table) {
   for (size_t i = 0; i < regions.size(); i++) {
     Result checked = checkRegion(regions[i], i);
     if (!checked.ok()) return checked;
-    if (regions[i].registration >= regions.size()) return bad("no such registration");
+    if (regions[i].registration >= regions.size()) return badTable("no such registration");
     if (regions[i].blockCount != regions[0].blockCount)
-      return bad("block counts of regions differ");
+      return badTable("block counts of regions differ");
     // Sizes are below 2^53 and regions at most 2^10: no wrap.
     bytesPerBlock += regions[i].blockSizeBytes;
   }

@@ -4,9 +4,10 @@
  * project's set-up, by tests, and by hand. Objects are keyed by a hash of everything that goes into them
  * (flags, compiler, source, the headers it included last time), so a second run takes milliseconds. Outputs appear by rename: whoever loads one never sees half of it.
  *
- *   node native/build.mjs [--addon] [--addon-asan] [--fake] [--tests plain|asan|tsan [--run]] [--debug]
+ *   node native/build.mjs [--addon] [--addon-asan] [--fake] [--tests plain|asan|tsan [--run]] [--debug] [--each]
  *
- * Without arguments: the addon and the fakes. `--addon-asan` is a second addon, for a Node with the sanitizer's runtime preloaded.
+ * Without arguments: the addon and the fakes. `--addon-asan` is a second addon, for a Node with the sanitizer's
+ * runtime preloaded; its objects are those of the tests. `--each` compiles every file by itself, not in batches.
  */
 import { execFileSync, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -21,8 +22,9 @@ import {
 } from 'node:fs'
 import { createRequire } from 'node:module'
 import { availableParallelism } from 'node:os'
-import { dirname, join, relative } from 'node:path'
+import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { batchesOf } from './batches.mjs'
 
 const nativeDir = dirname(fileURLToPath(import.meta.url))
 const buildDir = join(nativeDir, '..', 'build')
@@ -39,26 +41,16 @@ export const outputs = {
 
 const commonFlags = ['-std=c++17', '-Wall', '-Wextra', '-Wshadow', '-Werror', '-fPIC', '-pthread']
 const sanitizerFlags = {
-  plain: ['-O2', '-g'],
+  plain: ['-O2', '-g', '-fvisibility=hidden'],
   // Unoptimised: the compiler takes a third of the time, and the tests take seconds either way.
   asan: [
-    '-O0',
-    '-g1',
-    '-fno-omit-frame-pointer',
-    '-fsanitize=address,undefined',
-    '-fno-sanitize-recover=all',
+    ...['-O0', '-g1', '-fno-omit-frame-pointer', '-fvisibility=hidden'],
+    ...['-fsanitize=address,undefined', '-fno-sanitize-recover=all'],
   ],
-  tsan: ['-O0', '-g1', '-fsanitize=thread'],
-  // Node itself isn't instrumented and has no type information of its own to check against.
-  addon: [
-    '-O1',
-    '-g1',
-    '-fno-omit-frame-pointer',
-    '-fsanitize=address,undefined',
-    '-fno-sanitize=vptr',
-    '-fno-sanitize-recover=all',
-  ],
+  tsan: ['-O0', '-g1', '-fvisibility=hidden', '-fsanitize=thread'],
 }
+/** Node itself isn't instrumented and has no type information of its own to check against. */
+const besideNode = ['-fno-sanitize=vptr']
 const addonDefines = [
   '-DNAPI_VERSION=8',
   '-DNAPI_DISABLE_CPP_EXCEPTIONS',
@@ -150,35 +142,41 @@ function objectKey(file, dependencies, flagsHash) {
   return hashOf(flagsHash, file, ...inputs.map((path) => readFileSync(path)))
 }
 
-/** Compiles what changed and links. Answers true if the output is new. */
-async function buildTarget({ name, output, files, compileFlags, linkFlags, compiler }) {
+/** What is compiled for a group, a folder's sources with the same flags; targets may share a group. */
+function unitsOf({ name, files, flags }, compiler, isEach) {
   const objectDir = join(buildDir, 'objects', name)
   mkdirSync(objectDir, { recursive: true })
-  mkdirSync(dirname(output), { recursive: true })
-  const flagsHash = hashOf(compiler.command, compiler.version, ...compileFlags)
-  const units = files.map((file) => {
-    const stem = join(objectDir, relative(nativeDir, file).replaceAll(/[/\\]/g, '-'))
-    return { file, object: `${stem}.o`, dependencies: `${stem}.d`, stamp: `${stem}.stamp` }
+  const flagsHash = hashOf(compiler.command, compiler.version, ...flags)
+  return (isEach ? files : batchesOf(files, objectDir)).map((file) => {
+    const stem = join(objectDir, basename(file))
+    const [object, dependencies, stamp] = ['.o', '.d', '.stamp'].map((end) => `${stem}${end}`)
+    return { file, flags, flagsHash, object, dependencies, stamp }
   })
-  const keyOf = ({ file, dependencies }) => objectKey(file, dependencies, flagsHash)
+}
+
+/** Compiles what changed and links. Answers true if the output is new. */
+async function buildTarget({ output, groups, linkFlags, compiler, isEach }) {
+  mkdirSync(dirname(output), { recursive: true })
+  const units = groups.flatMap((group) => unitsOf(group, compiler, isEach))
+  const keyOf = ({ file, dependencies, flagsHash }) => objectKey(file, dependencies, flagsHash)
   const isCurrent = (path, stamp, key) =>
     key !== null && existsSync(path) && existsSync(stamp) && readFileSync(stamp, 'utf8') === key
 
   const temporary = (path) => `${path}.${process.pid}`
   const stale = units.filter((unit) => !isCurrent(unit.object, unit.stamp, keyOf(unit)))
   await inParallel(stale, Math.min(2, availableParallelism()), async (unit) => {
-    const { file, object, dependencies } = unit
+    const { file, flags, object, dependencies } = unit
     const outputFlags = ['-MMD', '-MF', temporary(dependencies), '-o', temporary(object)]
-    await run(compiler.command, [...compileFlags, '-c', file, ...outputFlags])
+    await run(compiler.command, [...flags, '-c', file, ...outputFlags])
     renameSync(temporary(dependencies), dependencies)
     renameSync(temporary(object), object)
     writeFileSync(unit.stamp, keyOf(unit))
   })
-  const linkKey = hashOf(flagsHash, ...linkFlags, ...units.map((unit) => keyOf(unit)))
+  const linkKey = hashOf(...linkFlags, ...units.map((unit) => keyOf(unit)))
   const stamp = `${output}.stamp`
   if (isCurrent(output, stamp, linkKey)) return false
   const inputs = units.map(({ object }) => object)
-  await run(compiler.command, [...compileFlags, ...inputs, '-o', temporary(output), ...linkFlags])
+  await run(compiler.command, [...inputs, '-o', temporary(output), ...linkFlags])
   renameSync(temporary(output), output)
   writeFileSync(stamp, linkKey)
   return true
@@ -194,49 +192,50 @@ export async function build({
   fake = false,
   tests = null,
   debug = false,
+  each = false,
   log = () => {},
 } = {}) {
   const compiler = findCompiler()
   const made = {}
-  const target = async (name, output, files, compileFlags, linkFlags) => {
+  const target = async (name, output, groups, linkFlags) => {
     const startedAt = process.hrtime.bigint()
-    const isNew = await buildTarget({
-      name,
-      output,
-      files,
-      compileFlags,
-      linkFlags,
-      compiler,
-    })
+    const isNew = await buildTarget({ output, groups, linkFlags, compiler, isEach: each })
     const ms = Number((process.hrtime.bigint() - startedAt) / 1_000_000n)
     const size = `${Math.ceil(statSync(output).size / 1024)} KiB`
     log(`${isNew ? 'built' : 'up to date'}: ${relative(process.cwd(), output)} (${size}, ${ms} ms)`)
     made[name] = output
   }
-  const optimisation = debug ? ['-O0', '-g'] : ['-O2']
-  const shared = ['-shared', '-fvisibility=hidden']
-  const buildAddon = (name, output, optimisationFlags) => {
-    const flags = [...commonFlags, ...optimisationFlags, ...shared, ...addonDefines]
+  const group = (folder, kind, flags) => ({
+    name: `${folder === '.' ? 'core' : folder}-${kind}`,
+    files: sources(folder),
+    flags: [...commonFlags, ...flags],
+  })
+  const shared = ['-shared', '-pthread']
+  const buildAddon = (name, output, kind, optimisationFlags, napiFlags = []) => {
+    const napi = [...optimisationFlags, ...napiFlags, ...addonDefines, ...nodeApiIncludes()]
+    const groups = [group('.', kind, optimisationFlags), group('napi', kind, napi)]
     // Node unloads an addon with the last worker that used it; threads and exit handlers must survive that.
-    const linkFlags = ['-ldl', '-Wl,-z,nodelete']
-    const files = [...sources('.'), ...sources('napi')]
-    return target(name, output, files, [...flags, ...nodeApiIncludes()], linkFlags)
+    const linkFlags = [...optimisationFlags, ...shared, '-ldl', '-Wl,-z,nodelete']
+    return target(name, output, groups, linkFlags)
   }
-  if (addon) await buildAddon('addon', outputs.addon, optimisation)
-  if (addonAsan) await buildAddon('addon-asan', outputs.addonAsan, sanitizerFlags.addon)
+  const kind = debug ? 'debug' : 'release'
+  const optimisation = [...(debug ? ['-O0', '-g'] : ['-O2']), '-fvisibility=hidden']
+  if (addon) await buildAddon('addon', outputs.addon, kind, optimisation)
+  if (addonAsan) {
+    await buildAddon('addon-asan', outputs.addonAsan, 'asan', sanitizerFlags.asan, besideNode)
+  }
   if (fake) {
-    const flags = [...commonFlags, ...optimisation, ...shared, '-fno-strict-aliasing']
-    await target('fake', outputs.fake, sources('fake-nixl'), flags, [])
-    await target('fake-cuda', outputs.fakeCuda, sources('fake-cuda'), flags, [])
+    const flags = [...optimisation, '-fno-strict-aliasing']
+    await target('fake', outputs.fake, [group('fake-nixl', kind, flags)], shared)
+    await target('fake-cuda', outputs.fakeCuda, [group('fake-cuda', kind, flags)], shared)
   }
   if (tests !== null) {
-    const sanitizer = sanitizerFlags[tests]
-    if (sanitizer === undefined) throw new Error(`--tests takes plain, asan or tsan, not ${tests}`)
-    const flags = [...commonFlags, ...sanitizer]
-    const fakeOutput = outputs.fakeForTestsOf(tests)
-    await target(`fake-${tests}`, fakeOutput, sources('fake-nixl'), [...flags, ...shared], [])
-    const files = [...sources('.'), ...sources('test')]
-    await target(`test-${tests}`, outputs.testsOf(tests), files, flags, ['-ldl'])
+    const flags = sanitizerFlags[tests]
+    if (flags === undefined) throw new Error(`--tests takes plain, asan or tsan, not ${tests}`)
+    const fakes = [group('fake-nixl', tests, flags)]
+    await target(`fake-${tests}`, outputs.fakeForTestsOf(tests), fakes, [...flags, ...shared])
+    const groups = [group('.', tests, flags), group('test', tests, flags)]
+    await target(`test-${tests}`, outputs.testsOf(tests), groups, [...flags, '-pthread', '-ldl'])
   }
   return made
 }
@@ -273,11 +272,12 @@ async function main(args) {
     else if (arg === '--addon-asan') options.addonAsan = true
     else if (arg === '--fake') options.fake = true
     else if (arg === '--debug') options.debug = true
+    else if (arg === '--each') options.each = true
     else if (arg === '--run') isRunning = true
     else if (arg === '--tests') options.tests = args[++i] ?? ''
     else {
       process.stderr.write(
-        'Usage: build.mjs [--addon] [--addon-asan] [--fake] [--tests plain|asan|tsan [--run]] [--debug]\n',
+        'Usage: build.mjs [--addon] [--addon-asan] [--fake] [--tests plain|asan|tsan [--run]] [--debug] [--each]\n',
       )
       process.exitCode = arg === '--help' ? 0 : 2
       return

@@ -8,7 +8,7 @@
 namespace kvferry {
 namespace {
 
-Result unavailable(std::string detail) {
+Result noDriver(std::string detail) {
   return Result::failure(Status::kCudaUnavailable, "loadCuda", std::move(detail));
 }
 
@@ -16,7 +16,7 @@ Result resolveAll(void* library, CudaApi* api) {
 #define KVFERRY_RESOLVE(name, symbol, arguments)                                      \
   api->name = reinterpret_cast<int(*) arguments>(dlsym(library, #symbol));            \
   if (api->name == nullptr) {                                                         \
-    return unavailable("the driver " + api->library + " lacks the symbol " #symbol);  \
+    return noDriver("the driver " + api->library + " lacks the symbol " #symbol);  \
   }
   KVFERRY_CUDA_FUNCTIONS(KVFERRY_RESOLVE)
 #undef KVFERRY_RESOLVE
@@ -64,15 +64,15 @@ Result loadCuda(const std::string& library, std::shared_ptr<const CudaApi>* api)
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* reason = dlerror();
-    return unavailable(reason != nullptr ? reason : "dlopen failed");
+    return noDriver(reason != nullptr ? reason : "dlopen failed");
   }
   auto table = std::make_shared<CudaApi>();
   table->library = library;
   Result resolved = resolveAll(handle, table.get());
   if (!resolved.ok()) return resolved;
   const int started = table->init(0);
-  if (started == cuda::kNoDevice) return unavailable("the driver sees no GPU");
-  if (started != cuda::kSuccess) return unavailable("cuInit answered " + nameOf(*table, started));
+  if (started == cuda::kNoDevice) return noDriver("the driver sees no GPU");
+  if (started != cuda::kSuccess) return noDriver("cuInit answered " + nameOf(*table, started));
   if (table->driverVersion(&table->driver) != cuda::kSuccess) table->driver = 0;
   loaded.tables.push_back(table);
   *api = table;

@@ -6,7 +6,7 @@ namespace kvferry {
 namespace {
 
 constexpr uint64_t kSizeBytesMin = 256 * 1'024;
-constexpr unsigned kThreads = 256;
+constexpr unsigned kThreads = kWarpsPerBlock * 32;
 
 }  // namespace
 

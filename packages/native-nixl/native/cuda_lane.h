@@ -9,6 +9,9 @@
 
 namespace kvferry {
 
+/** Of 32 threads each, in the blocks that `launch` makes. */
+constexpr uint64_t kWarpsPerBlock = 8;
+
 class CudaLane {
  public:
   explicit CudaLane(const CudaDevice& device) noexcept : device_(device) {}

@@ -13,7 +13,6 @@ namespace {
 using kernels::DeviceRegion;
 
 constexpr uint64_t kThreadsPerBlock = 256;
-constexpr uint64_t kWarpsPerBlock = 8;
 /** Threads of a GPU are many and cheap: enough blocks to fill it several times over. */
 constexpr uint64_t kBlocksPerProcessor = 16;
 

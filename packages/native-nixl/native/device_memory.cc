@@ -13,13 +13,6 @@ constexpr uint64_t kAllocationBytes = uint64_t{2} << 20;
 /** "KVGM" in the order of the bytes, and the version of the handle's form. */
 constexpr uint64_t kHandleMagic = 0x1'4D47564B;
 
-constexpr uint64_t roundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
-
-Result checkSize(uint64_t sizeBytes) {
-  if (sizeBytes != 0 && sizeBytes <= limits::kSafeIntegerMax) return Result::success();
-  return Result::overLimit("memorySizeBytes", sizeBytes, limits::kSafeIntegerMax);
-}
-
 /** A failed allocation, with the size that was asked for. */
 Result withSize(Result result, uint64_t sizeBytes) {
   if (result.status == Status::kLimit) result.value = sizeBytes;
@@ -86,7 +79,7 @@ bool DeviceMemory::askIsTarget() const {
 
 Result DeviceMemory::allocate(const std::shared_ptr<CudaDevice>& device, uint64_t sizeBytes,
                               std::shared_ptr<DeviceMemory>* memory) {
-  Result result = checkSize(sizeBytes);
+  Result result = checkMemorySize(sizeBytes);
   if (result.ok()) result = device->enter();
   if (!result.ok()) return result;
   const CudaApi& api = device->api();
@@ -105,7 +98,7 @@ Result DeviceMemory::allocate(const std::shared_ptr<CudaDevice>& device, uint64_
 Result DeviceMemory::allocateVirtual(const std::shared_ptr<CudaDevice>& device, uint64_t sizeBytes,
                                      std::shared_ptr<DeviceMemory>* memory) {
   uint64_t unit = 0;
-  Result result = checkSize(sizeBytes);
+  Result result = checkMemorySize(sizeBytes);
   if (result.ok()) result = device->enter();
   if (result.ok()) result = granularity(*device, &unit);
   if (!result.ok()) return result;
@@ -151,7 +144,7 @@ Result DeviceMemory::importHandle(const std::shared_ptr<CudaDevice>& device, con
   uint64_t words[3] = {};
   CudaIpcHandle handle;
   if (sizeBytes == kDeviceHandleBytes) std::memcpy(words, bytes, sizeof words);
-  if (words[0] != kHandleMagic || !checkSize(words[2]).ok()) {
+  if (words[0] != kHandleMagic || !checkMemorySize(words[2]).ok()) {
     return Result::failure(Status::kMessageInvalid, "importHandle", "it names no memory of a GPU");
   }
   std::memcpy(handle.bytes, bytes + sizeof words, sizeof handle.bytes);
@@ -179,7 +172,7 @@ Result DeviceMemory::importHandle(const std::shared_ptr<CudaDevice>& device, con
 Result DeviceMemory::importDescriptor(const std::shared_ptr<CudaDevice>& device, int descriptor,
                                       uint64_t sizeBytes, std::shared_ptr<DeviceMemory>* memory) {
   uint64_t unit = 0;
-  Result result = checkSize(sizeBytes);
+  Result result = checkMemorySize(sizeBytes);
   if (result.ok()) result = device->enter();
   if (result.ok()) result = granularity(*device, &unit);
   if (!result.ok()) return result;

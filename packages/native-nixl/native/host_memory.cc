@@ -17,15 +17,6 @@ namespace {
 
 constexpr uint64_t kAlignmentBytes = uint64_t{2} << 20;
 
-constexpr uint64_t roundUp(uint64_t value, uint64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
-
-Result checkSize(uint64_t sizeBytes) {
-  if (sizeBytes != 0 && sizeBytes <= limits::kSafeIntegerMax) return Result::success();
-  return Result::overLimit("memorySizeBytes", sizeBytes, limits::kSafeIntegerMax);
-}
-
 /** Closes `descriptor`, if there is one. */
 Result noMemory(uint64_t sizeBytes, int descriptor) {
   if (descriptor >= 0) close(descriptor);
@@ -95,13 +86,13 @@ Result HostMemory::map(int descriptor, uint64_t sizeBytes, bool isHuge,
 }
 
 Result HostMemory::allocate(uint64_t sizeBytes, bool isHuge, std::shared_ptr<HostMemory>* memory) {
-  Result checked = checkSize(sizeBytes);
+  Result checked = checkMemorySize(sizeBytes);
   return checked.ok() ? map(-1, sizeBytes, isHuge, memory) : checked;
 }
 
 Result HostMemory::allocateShared(uint64_t sizeBytes, bool isHuge,
                                   std::shared_ptr<HostMemory>* memory) {
-  Result checked = checkSize(sizeBytes);
+  Result checked = checkMemorySize(sizeBytes);
   if (!checked.ok()) return checked;
   const int descriptor = memfd_create("kvferry-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) return noMemory(sizeBytes, descriptor);
@@ -113,7 +104,7 @@ Result HostMemory::allocateShared(uint64_t sizeBytes, bool isHuge,
 }
 
 Result HostMemory::import(int descriptor, uint64_t sizeBytes, std::shared_ptr<HostMemory>* memory) {
-  Result checked = checkSize(sizeBytes);
+  Result checked = checkMemorySize(sizeBytes);
   if (!checked.ok()) return checked;
   const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
   if (own < 0 && errno == EBADF) return Result::outOfRange("import", "no open descriptor");

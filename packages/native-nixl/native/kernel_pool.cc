@@ -11,17 +11,14 @@
 #include "limits.h"
 
 namespace kvferry {
-namespace {
 
 /** A task in the pool. Batches are claimed by number. */
-struct RunningTask {
+struct KernelPool::RunningTask {
   uint64_t ticket = 0;
   std::unique_ptr<KernelTask> task;
   std::atomic<uint64_t> nextBatch{0};
   std::atomic<uint64_t> batchesLeft{0};
 };
-
-}  // namespace
 
 struct KernelPool::Core {
   explicit Core(CompletionSink& completionSink) : sink(completionSink) {}

@@ -41,6 +41,7 @@ class KernelPool {
   void shutdownNow();
 
  private:
+  struct RunningTask;
   struct Core;
   explicit KernelPool(std::unique_ptr<Core> core);
   std::unique_ptr<Core> core_;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "limits.h"
+
 namespace kvferry {
 
 bool Memory::isFreed() const {
@@ -56,6 +58,11 @@ void MemoryPin::reset() {
   if (memory_ == nullptr) return;
   memory_->unpin();
   memory_.reset();
+}
+
+Result checkMemorySize(uint64_t sizeBytes) {
+  if (sizeBytes != 0 && sizeBytes <= limits::kSafeIntegerMax) return Result::success();
+  return Result::overLimit("memorySizeBytes", sizeBytes, limits::kSafeIntegerMax);
 }
 
 }  // namespace kvferry

@@ -95,4 +95,12 @@ class MemoryPin {
 static_assert(!std::is_copy_constructible_v<MemoryPin>);
 static_assert(!std::is_copy_constructible_v<Memory>);
 
+/** Whether memory of this size may be asked for. */
+Result checkMemorySize(uint64_t sizeBytes);
+
+/** To whole units, of pages for instance. */
+constexpr uint64_t roundUp(uint64_t value, uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
 }  // namespace kvferry

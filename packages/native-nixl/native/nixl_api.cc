@@ -8,7 +8,7 @@
 namespace kvferry {
 namespace {
 
-Result unavailable(std::string detail) {
+Result noLibrary(std::string detail) {
   return Result::failure(Status::kUnavailable, "loadNixl", std::move(detail));
 }
 
@@ -17,7 +17,7 @@ Result resolveAll(void* library, NixlApi* api) {
 #define KVFERRY_RESOLVE(type, name, arguments)                                                  \
   api->name = reinterpret_cast<type(*) arguments>(dlsym(library, "nixl_capi_" #name));          \
   if (api->name == nullptr) {                                                                   \
-    return unavailable("the library lacks the symbol nixl_capi_" #name " (" + api->path + ")"); \
+    return noLibrary("the library lacks the symbol nixl_capi_" #name " (" + api->path + ")"); \
   }
   KVFERRY_NIXL_FUNCTIONS(KVFERRY_RESOLVE)
 #undef KVFERRY_RESOLVE
@@ -39,7 +39,7 @@ LoadedLibraries& loadedLibraries() {
 
 Result loadNixl(const std::string& absolutePath, std::shared_ptr<const NixlApi>* api) {
   if (absolutePath.empty() || absolutePath[0] != '/') {
-    return unavailable("the path of the library must be absolute: " + absolutePath);
+    return noLibrary("the path of the library must be absolute: " + absolutePath);
   }
   LoadedLibraries& loaded = loadedLibraries();
   std::lock_guard<std::mutex> lock(loaded.mutex);
@@ -52,19 +52,19 @@ Result loadNixl(const std::string& absolutePath, std::shared_ptr<const NixlApi>*
   void* library = dlopen(absolutePath.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
-    return unavailable(reason != nullptr ? reason : "dlopen failed");
+    return noLibrary(reason != nullptr ? reason : "dlopen failed");
   }
   auto table = std::make_shared<NixlApi>();
   table->path = absolutePath;
   Result resolved = resolveAll(library, table.get());
   if (!resolved.ok()) return resolved;
   if (table->is_stub()) {
-    return unavailable("the library is the stub of NIXL, which does nothing (" + absolutePath +
+    return noLibrary("the library is the stub of NIXL, which does nothing (" + absolutePath +
                        ")");
   }
   // The library that has this function may read another config struct; guessing would be silent.
   if (dlsym(library, "nixl_capi_get_version") != nullptr) {
-    return unavailable(
+    return noLibrary(
         "this NIXL has a newer C API whose config layout isn't known; install 1.5.1 (" +
         absolutePath + ")");
   }

@@ -9,7 +9,6 @@ namespace {
 /** What one warp copies at a time: enough for four 16-byte loads of each thread, four times over. */
 constexpr uint64_t kPartBytes = 8'192;
 constexpr uint64_t kPieceBytesMax = 262'144;
-constexpr uint64_t kWarpsPerBlock = 8;
 
 }  // namespace
 

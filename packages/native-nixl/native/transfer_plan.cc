@@ -10,10 +10,10 @@
 namespace kvferry {
 namespace {
 
-Result bad(std::string detail) { return Result::outOfRange("post", std::move(detail)); }
+Result badPost(std::string detail) { return Result::outOfRange("post", std::move(detail)); }
 
 Result badSegment(size_t index, const char* reason) {
-  return bad("segment " + std::to_string(index) + ": " + reason);
+  return badPost("segment " + std::to_string(index) + ": " + reason);
 }
 
 bool isNeighbour(const CopyDescriptor& first, const CopyDescriptor& second) noexcept {
@@ -51,14 +51,14 @@ Result checkBlocks(const PlanSide& side, bool isDestination, PlanScratch& scratc
   const uint64_t blockCount = side.table->blockCount;
   for (size_t i = 0; i < side.count; i++) {
     if (side.ids[i] >= blockCount) {
-      return bad("block id " + std::to_string(side.ids[i]) + " of " + std::to_string(blockCount));
+      return badPost("block id " + std::to_string(side.ids[i]) + " of " + std::to_string(blockCount));
     }
   }
   if (isDestination && scratch.hasDuplicate(side.ids, side.count, blockCount)) {
-    return bad("a destination block is named twice");
+    return badPost("a destination block is named twice");
   }
   if (__builtin_mul_overflow(side.count, side.table->bytesPerBlock, &totals->bytes)) {
-    return bad("total length");
+    return badPost("total length");
   }
   totals->descriptors = side.count * side.table->regions.size();
   return Result::success();
@@ -78,10 +78,10 @@ Result checkSegments(const PlanSide& side, bool isDestination, PlanScratch& scra
       return badSegment(i, "it ends outside the region");
     }
     if (__builtin_add_overflow(totals->bytes, side.lengths[i], &totals->bytes)) {
-      return bad("total length");
+      return badPost("total length");
     }
   }
-  if (isDestination && scratch.hasOverlap(side)) return bad("destination segments overlap");
+  if (isDestination && scratch.hasOverlap(side)) return badPost("destination segments overlap");
   totals->descriptors = side.count;
   return Result::success();
 }
@@ -121,7 +121,7 @@ bool PlanScratch::hasOverlap(const PlanSide& side) {
 Result checkSide(const PlanSide& side, bool isDestination, PlanScratch& scratch,
                  SideTotals* totals) {
   *totals = {};
-  if (side.count == 0) return bad("a side is empty");
+  if (side.count == 0) return badPost("a side is empty");
   Result checked = side.isSegments ? checkSegments(side, isDestination, scratch, totals)
                                    : checkBlocks(side, isDestination, scratch, totals);
   if (!checked.ok()) return checked;
@@ -140,7 +140,7 @@ Result checkPost(const PlanSide& local, const PlanSide& remote, bool isRead, Pla
   if (checked.ok()) checked = checkSide(remote, !isRead, scratch, &remoteTotals);
   if (!checked.ok()) return checked;
   if (localTotals.bytes != remoteTotals.bytes) {
-    return bad("the sides differ in length: " + std::to_string(localTotals.bytes) +
+    return badPost("the sides differ in length: " + std::to_string(localTotals.bytes) +
                " bytes local, " + std::to_string(remoteTotals.bytes) + " remote");
   }
   *bytes = localTotals.bytes;

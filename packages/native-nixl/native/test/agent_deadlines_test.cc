@@ -7,14 +7,6 @@
 using namespace fixture;
 using Clock = std::chrono::steady_clock;
 
-namespace {
-
-bool isAll(const uint8_t* block, uint8_t value) {
-  return std::all_of(block, block + Pair::kBlockBytes, [&](uint8_t each) { return each == value; });
-}
-
-}  // namespace
-
 TEST("agent: overdue once, pinned until the final status, which comes once") {
   const Fake& fake = freshFake();
   Pair pair("overdue");

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <condition_variable>
 #include <cstring>
@@ -199,6 +200,11 @@ uint8_t* Pair::blockA(uint64_t region, uint64_t block) const {
 }
 uint8_t* Pair::blockB(uint64_t region, uint64_t block) const {
   return memoryB->data() + (region * kBlocks + block) * kBlockBytes;
+}
+
+bool isAll(const uint8_t* block, uint64_t value) {
+  return std::all_of(block, block + Pair::kBlockBytes,
+                     [&](uint8_t each) { return each == static_cast<uint8_t>(value); });
 }
 
 Post::Post(const Pair& pair, Direction direction, std::vector<uint32_t> localIds,

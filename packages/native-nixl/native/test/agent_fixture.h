@@ -102,6 +102,9 @@ struct Pair {
   uint8_t* blockB(uint64_t region, uint64_t block) const;
 };
 
+/** Whether every byte of a block is `value`, of which the lowest byte counts. */
+bool isAll(const uint8_t* block, uint64_t value);
+
 /** A post of block ids, with its own storage. */
 struct Post {
   Post(const Pair& pair, Direction direction, std::vector<uint32_t> localIds,

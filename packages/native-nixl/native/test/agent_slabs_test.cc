@@ -1,5 +1,4 @@
 // The path `slabs` over the fake: bytes, credit, deadlines, and peers that die with slabs in use.
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -12,11 +11,6 @@ namespace {
 /** Room for three blocks and their list: a post of several takes several slabs. */
 constexpr SlabConfig kSlabs{4 * 4'096, 2};
 constexpr SlabConfig kOneSlab{4 * 4'096, 1};
-
-bool isAll(const uint8_t* block, uint64_t value) {
-  return std::all_of(block, block + Pair::kBlockBytes,
-                     [&](uint8_t each) { return each == static_cast<uint8_t>(value); });
-}
 
 std::vector<uint32_t> firstBlocks(uint32_t count, bool isReversed = false) {
   std::vector<uint32_t> ids(count);

@@ -7,14 +7,6 @@
 
 using namespace fixture;
 
-namespace {
-
-bool isAll(const uint8_t* block, uint8_t value) {
-  return std::all_of(block, block + Pair::kBlockBytes, [&](uint8_t each) { return each == value; });
-}
-
-}  // namespace
-
 TEST("agent: a read moves exactly its blocks, and the completion tells") {
   freshFake();
   Pair pair("read");

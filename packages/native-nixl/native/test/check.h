@@ -80,11 +80,13 @@ class Random {
 
 #define CHECK_CONCAT2(a, b) a##b
 #define CHECK_CONCAT(a, b) CHECK_CONCAT2(a, b)
-#define TEST(name)                                                   \
-  static void CHECK_CONCAT(testCase, __LINE__)();                    \
-  static const check::Register CHECK_CONCAT(testRegister, __LINE__)( \
-      name, [] { CHECK_CONCAT(testCase, __LINE__)(); });             \
-  static void CHECK_CONCAT(testCase, __LINE__)()
+// Numbered, not named by line: several files may be one unit.
+#define TEST(name) CHECK_NUMBERED_TEST(name, __COUNTER__)
+#define CHECK_NUMBERED_TEST(name, number)                          \
+  static void CHECK_CONCAT(testCase, number)();                    \
+  static const check::Register CHECK_CONCAT(testRegister, number)( \
+      name, [] { CHECK_CONCAT(testCase, number)(); });             \
+  static void CHECK_CONCAT(testCase, number)()
 #define CHECK(condition)                                           \
   do {                                                             \
     if (!(condition)) check::fail(__FILE__, __LINE__, #condition); \
