@@ -24,6 +24,11 @@ export const xavierLimits = {
    * it seldom ends between promise and restore.
    */
   reservationRenewMs: 60_000,
+  /**
+   * How long a prompt waits to hear whether the history has it: some hundred steps, in which the worker half would have
+   * answered if it ran at all. Then it is computed.
+   */
+  answerTimeoutMs: 5_000,
   /** Prompts that may be in the history, by their first blocks: 16 MB of keys. */
   offeredPromptCountMax: 65_536,
   /** Keys of one entry of step metadata: those of a prompt of as many blocks as one transfer may have. */

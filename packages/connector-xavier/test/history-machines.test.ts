@@ -20,7 +20,7 @@ const now = 1_000 as Instant
 const later = 2_000 as Instant
 
 /** 29 tokens are kept, in blocks of four: eight blocks, the last of them partly filled. */
-const context = { blockTokens: 4, tokenCount: 29, renewAfterMs: 60 }
+const context = { blockTokens: 4, tokenCount: 29, renewAfterMs: 60, giveUpAfterMs: 5 }
 
 interface Situation {
   readonly kind: ReturningState['kind']
@@ -47,7 +47,8 @@ testMachine('returning prompt', {
   states: {
     new: situation({ kind: 'new' }),
     'never offered': situation({ kind: 'new' }, false),
-    asked: situation({ kind: 'asked', question: 7, firstBlock: 0 }),
+    asked: situation({ kind: 'asked', question: 7, firstBlock: 0, giveUpAt: later }),
+    'asked in vain': situation({ kind: 'asked', question: 7, firstBlock: 0, giveUpAt: now }),
     'all is there': answered(0, 8),
     'nothing is there': answered(0, 0),
     'blocks 2 to 4 are there': answered(2, 3),
@@ -95,6 +96,12 @@ testMachine('returning prompt', {
     asked: {
       ...{ 'match after 0': 'asked: wait', 'match after 12': 'asked: wait' },
       ...{ 'match after 28': 'asked: wait', answer: 'answered:', 'another answer': 'asked:' },
+      ...given,
+    },
+    // Nobody waits any more; what is reserved after all is given back.
+    'asked in vain': {
+      ...{ 'match after 0': 'settled: forget 0', 'match after 12': 'settled: forget 0' },
+      ...{ 'match after 28': 'settled: forget 0', answer: 'answered:', 'another answer': 'asked:' },
       ...given,
     },
     'all is there': {

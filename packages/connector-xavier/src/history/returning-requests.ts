@@ -37,6 +37,7 @@ export class ReturningRequests {
   readonly #outbox: MetadataOutbox
   readonly #records = new Map<RequestId, ReturningRecord>()
   readonly #offered = new OfferedPrompts(xavierLimits.offeredPromptCountMax)
+  /** Of the latest question. They count up, so that another implementation of this half numbers them alike. */
   #question = 0
   #abortingCount = 0
 
@@ -59,9 +60,12 @@ export class ReturningRequests {
 
   /** Repeatable; null while the worker half hasn't answered. */
   matched(requestId: RequestId, computedTokenCount: number): number | null {
-    const question = (this.#question = (this.#question + 1) >>> 0)
+    const question = (this.#question + 1) >>> 0
     const effects = this.#step(requestId, { kind: 'match', computedTokenCount, question })
-    for (const effect of effects) if (effect.kind === 'reply') return effect.tokens
+    for (const effect of effects) {
+      if (effect.kind === 'ask') this.#question = question
+      if (effect.kind === 'reply') return effect.tokens
+    }
     return 0
   }
 
@@ -110,6 +114,7 @@ export class ReturningRequests {
       ...{ blockTokens, tokenCount: record.tokenCount },
       isKnown: this.#offered.has(record.keys),
       renewAfterMs: xavierLimits.reservationRenewMs,
+      giveUpAfterMs: xavierLimits.answerTimeoutMs,
     }
     const { state, effects } = stepReturning(record.state, event, clock.now(), context)
     this.#abortingCount +=

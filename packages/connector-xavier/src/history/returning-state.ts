@@ -9,8 +9,13 @@ import { returningTransitions } from './returning-transitions.ts'
 
 export type ReturningState =
   | { readonly kind: 'new' }
-  /** The worker half looks it up from `firstBlock` on. */
-  | { readonly kind: 'asked'; readonly question: number; readonly firstBlock: number }
+  /** The worker half looks it up from `firstBlock` on; after `giveUpAt` nobody waits for it. */
+  | {
+      readonly kind: 'asked'
+      readonly question: number
+      readonly firstBlock: number
+      readonly giveUpAt: Instant
+    }
   /** `blockCount` blocks are reserved, none if 0; asked again after `renewAt`. */
   | {
       readonly kind: 'answered'
@@ -25,7 +30,10 @@ export type ReturningState =
   | { readonly kind: 'ended' }
 
 export type ReturningEvent =
-  /** The engine asks how many tokens there are beyond those that it has. `question`: a fresh number. */
+  /**
+   * The engine asks how many tokens there are beyond those that it has. `question`: the number of what is asked
+   * because of it, if anything is.
+   */
   | { readonly kind: 'match'; readonly computedTokenCount: number; readonly question: number }
   | { readonly kind: 'answered'; readonly question: number; readonly blockCount: number }
   | { readonly kind: 'allocated'; readonly externalTokenCount: number }
@@ -54,6 +62,8 @@ export interface ReturningContext {
   readonly isKnown: boolean
   /** After so long a reservation is made anew, before it ends by itself. */
   readonly renewAfterMs: number
+  /** So long an answer is waited for; then the prompt is computed. */
+  readonly giveUpAfterMs: number
 }
 
 type ReturningStep = Step<ReturningState, ReturningEffect>
@@ -104,7 +114,9 @@ function stepMatch(
 ): ReturningStep {
   const { blockTokens, tokenCount, isKnown } = context
   if (state.kind === 'settled') return stay(state, reply(0))
-  if (state.kind === 'asked') return stay(state, reply(null))
+  if (state.kind === 'asked') {
+    return now < state.giveUpAt ? stay(state, reply(null)) : stay(settled, forget, reply(0))
+  }
   // Less than a block is cheaper to compute than to look for.
   const isTail = tokenCount - computedTokenCount < blockTokens
   const firstBlock = Math.floor(computedTokenCount / blockTokens)
@@ -116,9 +128,14 @@ function stepMatch(
   } else if (isTail || !isKnown) {
     return stay(state, reply(0))
   }
-  const asked: ReturningState = { kind: 'asked', question, firstBlock }
+  const giveUpAt = instantPlus(now, context.giveUpAfterMs)
   const before = isReserving(state) ? [forget] : []
-  return stay(asked, ...before, { ...asked, kind: 'ask' }, reply(null))
+  return stay(
+    { kind: 'asked', question, firstBlock, giveUpAt },
+    ...before,
+    { kind: 'ask', question, firstBlock },
+    reply(null),
+  )
 }
 
 /** Tokens of the reservation beyond those that the engine has. */

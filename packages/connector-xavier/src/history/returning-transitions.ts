@@ -15,7 +15,8 @@ export const returningTransitions: TransitionTable<ReturningState['kind'], Retur
       finished: ['ended'],
     },
     asked: {
-      match: ['asked'],
+      // Without an answer in time it is computed.
+      match: ['asked', 'settled'],
       answered: ['asked', 'answered'],
       allocated: ['settled'],
       finished: ['ended'],
