@@ -9,8 +9,11 @@ import {
   ConnectorError,
   InvariantError,
   asRequestId,
+  assert,
   assertNever,
+  blockKeyCount,
   type BlockIds,
+  type BlockKeys,
   type ConnectorScheduler,
   type FailedLoad,
   type KvTransferParams,
@@ -18,6 +21,7 @@ import {
   type RequestId,
   type RequestView,
 } from '@kvferry/connector-api'
+import type { EngineClock } from './engine-clock.ts'
 import type { FailureReport, HookEvent } from './messages.ts'
 
 /** Fields of a handoff that depend on the moment it is written, so two writers of it may differ. */
@@ -29,6 +33,8 @@ interface Known {
   readonly promptTokenCount: number
   readonly promptDigest: Uint8Array
   readonly kvTransferParams: KvTransferParams
+  /** Of its prompt without the last token; undefined: nothing keeps it. */
+  readonly keys: BlockKeys | undefined
   /** The shim promised something else than the connector would have. */
   isDiverged: boolean
 }
@@ -43,6 +49,7 @@ export interface ReplayOutcome {
 
 export class HookReplay {
   readonly #scheduler: ConnectorScheduler
+  readonly #clock: EngineClock
   readonly #logger: Logger
   readonly #known = new Map<RequestId, Known>()
   /** Failures told to the engine, kept until it says that it has acted on them. */
@@ -53,8 +60,10 @@ export class HookReplay {
   events = 0
   divergences = 0
 
-  constructor(scheduler: ConnectorScheduler, logger: Logger) {
+  /** `clock`: the one that the scheduler half reads. */
+  constructor(scheduler: ConnectorScheduler, clock: EngineClock, logger: Logger) {
     this.#scheduler = scheduler
+    this.#clock = clock
     this.#logger = logger
   }
 
@@ -63,7 +72,7 @@ export class HookReplay {
     for (const event of events) {
       this.events++
       try {
-        this.#playOne(event)
+        this.#clock.during('at' in event ? event.at : undefined, () => this.#playOne(event))
       } catch (error) {
         if (error instanceof InvariantError && event.k === 'finish') throw error
         this.#failOne(event, error)
@@ -98,12 +107,13 @@ export class HookReplay {
     }
   }
 
-  #onNew({ id, prompt, digest, params }: EventOf<'new'>): void {
+  #onNew({ id, prompt, digest, params, keys }: EventOf<'new'>): void {
     const requestId = asRequestId(id)
     this.#known.set(requestId, {
       promptTokenCount: prompt,
       promptDigest: digest,
       kvTransferParams: params,
+      keys,
       isDiverged: false,
     })
     this.#scheduler.onNewRequest(this.#view(requestId, 0))
@@ -148,7 +158,7 @@ export class HookReplay {
     )
   }
 
-  #onOutput({ sent, received }: EventOf<'output'>): void {
+  #onOutput({ sent, received, matched = [] }: EventOf<'output'>): void {
     const receivedIds = received.map(asRequestId)
     const failed = receivedIds.flatMap((requestId) => this.#failures.get(requestId) ?? [])
     for (const { requestId } of failed) this.#failures.delete(requestId)
@@ -156,6 +166,9 @@ export class HookReplay {
       sent: sent.map(asRequestId),
       received: receivedIds,
       failed,
+      matched: matched.map(({ id, question, blocks }) => ({
+        ...{ requestId: asRequestId(id), question, blockCount: blocks },
+      })),
     })
   }
 
@@ -166,7 +179,8 @@ export class HookReplay {
   }
 
   #view(requestId: RequestId, computedTokenCount: number): RequestView {
-    const { promptTokenCount, promptDigest, kvTransferParams } = this.#knownOf(requestId)
+    const known = this.#knownOf(requestId)
+    const { promptTokenCount, promptDigest, kvTransferParams, keys } = known
     return {
       requestId,
       promptTokenCount,
@@ -174,6 +188,7 @@ export class HookReplay {
       computedTokenCount,
       kvTransferParams,
       finishReason: null,
+      ...(keys && { blockKeysOf: (tokenCount) => keysOf(keys, tokenCount, promptTokenCount) }),
     }
   }
 
@@ -204,6 +219,13 @@ export class HookReplay {
   #fail(id: string, code: string, message: string): void {
     this.#failed.push({ id, code, message })
   }
+}
+
+/** The shim worked them out for what a connector keeps of a prompt. */
+function keysOf(keys: BlockKeys, tokenCount: number, promptTokenCount: number): BlockKeys {
+  const isKept = tokenCount === promptTokenCount - 1 && blockKeyCount(keys) <= tokenCount
+  assert(isKept, `keys of ${tokenCount} of ${promptTokenCount} tokens, of which the shim has none`)
+  return keys
 }
 
 const toBlockIds = (blocks: readonly (readonly number[])[]): BlockIds =>

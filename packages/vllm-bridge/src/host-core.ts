@@ -15,6 +15,7 @@ import {
   type Timer,
   type TransferAgent,
 } from '@kvferry/connector-api'
+import type { EngineClock } from './engine-clock.ts'
 import { HookReplay, type ReplayOutcome } from './hook-replay.ts'
 import { bridgeLimits } from './limits.ts'
 import type { FailureReport, HostMessage, StepMessage } from './messages.ts'
@@ -23,6 +24,8 @@ export interface HostCoreParts {
   readonly clock: Clock
   readonly logger: Logger
   readonly scheduler: ConnectorScheduler
+  /** The scheduler half's. */
+  readonly engineClock: EngineClock
   readonly worker: ConnectorWorker
   readonly agent: TransferAgent
   send(message: HostMessage): void
@@ -57,7 +60,7 @@ export class HostCore {
 
   constructor(parts: HostCoreParts) {
     this.#parts = parts
-    this.#replay = new HookReplay(parts.scheduler, parts.logger)
+    this.#replay = new HookReplay(parts.scheduler, parts.engineClock, parts.logger)
   }
 
   /** One step of vLLM's. */
@@ -156,6 +159,7 @@ export class HostCore {
 
   #report({ failed, sent, finished }: ReplayOutcome): void {
     const output = this.#parts.worker.getTransferResults(finished as ReadonlySet<RequestId>)
+    const { matched = [] } = output
     for (const failure of output.failed) this.#replay.noteFailure(failure)
     const failures: FailureReport[] = output.failed.map(({ requestId, error }) => ({
       id: requestId,
@@ -168,8 +172,12 @@ export class HostCore {
       sent: [...output.sent, ...sent],
       received: [...output.received, ...failed.map(({ id }) => id)],
       failed: failures,
+      matched: matched.map(({ requestId: id, question, blockCount: blocks }) => ({
+        ...{ id, question, blocks },
+      })),
     }
-    if (message.sent.length + message.received.length > 0) this.#parts.send(message)
+    const count = message.sent.length + message.received.length + message.matched.length
+    if (count > 0) this.#parts.send(message)
     this.#drainStats()
   }
 

@@ -83,7 +83,7 @@ class Host {
       })
       this.#send(readyMessage(open))
     } catch (error) {
-      const text = error instanceof Error ? error.message : String(error)
+      const text = refusalText(error)
       const name = error instanceof Error ? error.name : 'Error'
       const code = ConnectorError.isInstance(error) ? error.code : name
       this.#send({ t: 'refused', code, message: `${code}: ${text}` })
@@ -121,6 +121,20 @@ class Host {
     this.#link.close()
     this.#exit(code)
   }
+}
+
+/** vLLM's settings that take the place of ours; whoever reads a refusal looks for these. */
+const vllmNames: ReadonlyMap<unknown, string> = new Map([
+  ['engineId', 'engine_id'],
+  ['role', 'kv_role'],
+  ['loadFailurePolicy', 'kv_load_failure_policy'],
+])
+
+function refusalText(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  const isConfig = ConnectorError.isInstance(error) && error.code === 'ERR_KV_CONFIG'
+  const name = isConfig ? vllmNames.get(error.details.field) : undefined
+  return name === undefined ? error.message : `${error.message} (vLLM's ${name})`
 }
 
 function readyMessage({ config, incarnation, metadata, address }: OpenHost): HostMessage {

@@ -2,14 +2,14 @@
  * What the shim and its host say to each other. The shim's messages are checked here once, at the boundary;
  * what does not pass ends the host, because the two belong to one package and must not guess.
  *
- * Protocol 3: a step may say that what its forward computes is to leave with it. It never leaves the machine,
- * so it is no part of WIRE_VERSION.
+ * Protocol 4: prompts that may be in a history bring their keys, an answer may be "ask again", and calls whose answer
+ * depends on the time say when they were made. It never leaves the machine, so it is no part of WIRE_VERSION.
  */
-import { ConnectorError, limits } from '@kvferry/connector-api'
+import { ConnectorError, blockKeySizeBytes, limits } from '@kvferry/connector-api'
 import { z } from 'zod'
 import { bridgeLimits } from './limits.ts'
 
-export const bridgeProtocol = 3
+export const bridgeProtocol = 4
 
 const count = z.int().min(0)
 const id = z.string()
@@ -32,6 +32,15 @@ const digest = z
   .string()
   .regex(/^[0-9a-f]{64}$/)
   .transform((hex): Uint8Array => Uint8Array.from(Buffer.from(hex, 'hex')))
+/** `chainBlockKeys` of the prompt without its last token, base64: hexadecimal would be half as long again. */
+const keys = z.base64().transform((text, context): Uint8Array => {
+  const bytes = Uint8Array.from(Buffer.from(text, 'base64'))
+  if (bytes.length % blockKeySizeBytes === 0) return bytes
+  context.addIssue({ code: 'custom', message: 'has half a key' })
+  return z.NEVER
+})
+/** A reading of the machine's monotonic clock, in ms. */
+const at = z.number().min(0).optional()
 const end = z.enum(['stopped', 'length-capped', 'aborted', 'failed'])
 
 const region = z.strictObject({
@@ -66,18 +75,31 @@ const start = z.strictObject({
   }),
 })
 
+/** How much of a prompt the history has (`MatchedBlocks`). */
+const matched = z.strictObject({ id, question: count, blocks: count })
+
 /** One hook call of vLLM's, with what the shim answered in the connector's place. */
 const event = z.discriminatedUnion('k', [
-  z.strictObject({ k: z.literal('new'), id, prompt: count, digest, params: paramsText }),
-  z.strictObject({ k: z.literal('match'), id, computed: count, answer: count }),
+  z.strictObject({
+    k: z.literal('new'),
+    id,
+    prompt: count,
+    digest,
+    params: paramsText,
+    /** Only of a prompt that the connector may keep. */
+    keys: keys.optional(),
+  }),
+  /** `answer` null: ask again. */
+  z.strictObject({ k: z.literal('match'), id, computed: count, answer: count.nullable(), at }),
   z.strictObject({
     k: z.literal('alloc'),
     id,
     computed: count,
     blocks,
     external: count,
-    /** Those that the load fills, for the shim's own accounts. */
+    /** For the shim's own accounts: the blocks that the load fills, and whether out of the history. */
     fill: z.array(count).optional(),
+    isRestore: z.boolean().optional(),
   }),
   z.strictObject({
     k: z.literal('finish'),
@@ -88,7 +110,14 @@ const event = z.discriminatedUnion('k', [
     delayFree: z.boolean(),
     params: params.nullable(),
   }),
-  z.strictObject({ k: z.literal('output'), sent: ids, received: ids }),
+  z.strictObject({
+    k: z.literal('output'),
+    sent: ids,
+    received: ids,
+    /** Answers that the engine's scheduler half has taken. */
+    matched: z.array(matched).max(limits.requestCountMax).optional(),
+    at,
+  }),
 ])
 
 /** Of a request that takes part in a transfer; `blocks`: those that no event has named. */
@@ -120,6 +149,7 @@ export type StartMessage = z.output<typeof start>
 export type StepMessage = z.output<typeof step>
 export type SavedMessage = z.output<typeof saved>
 export type HookEvent = z.output<typeof event>
+export type MatchedReport = z.output<typeof matched>
 export type ShimMessage = z.output<typeof shimMessage>
 
 export interface FailureReport {
@@ -149,6 +179,7 @@ export type HostMessage =
       readonly sent: readonly string[]
       readonly received: readonly string[]
       readonly failed: readonly FailureReport[]
+      readonly matched: readonly MatchedReport[]
     }
   | { readonly t: 'settled' }
   | { readonly t: 'pong'; readonly counters: Readonly<Record<string, number>> }

@@ -29,7 +29,9 @@ import {
   createSystemRandom,
   parseConfig,
 } from '@kvferry/runtime'
+import { tieredHistory } from '@kvferry/kv-history'
 import { orderedSideChannel, orderNotifications, type AfterEngine } from './arrival-order.ts'
+import { EngineClock } from './engine-clock.ts'
 import { bridgeLimits } from './limits.ts'
 import type { StartMessage } from './messages.ts'
 
@@ -39,6 +41,8 @@ export interface OpenHost {
   /** Where its side channel listens. */
   readonly address: SideChannel['address']
   readonly scheduler: ConnectorScheduler
+  /** The scheduler half's. */
+  readonly engineClock: EngineClock
   readonly worker: ConnectorWorker
   readonly agent: TransferAgent
   /** Of the one rank. */
@@ -96,22 +100,28 @@ export async function openHost(parts: OpenHostParts): Promise<OpenHost> {
     const common: CommonComponents = {
       ...{ engineId, incarnation, config, clock, random, logger, metrics, requestStep },
     }
+    const engineClock = new EngineClock(clock)
     const scheduler = factory.createScheduler({
-      ...common,
+      ...{ ...common, clock: engineClock },
       blockTokens: start.caches.blockTokens,
     })
     closers.push(['connector scheduler', () => scheduler.shutdown()])
     const kernels = native.createKernels({})
     const processes = createProcessTable()
+    // vLLM's caches lie in host memory here, so the device tier is a second arena beside the host's.
+    const allocator = native.createHostAllocator()
+    const device = { allocator, memory: 'host' } as const
+    const history = tieredHistory({ kernels, device, host: { allocator } })
     const worker = factory.createWorker(
-      { ...common, agent, sideChannel, kernels, ...(processes && { processes }) },
+      { ...common, agent, sideChannel, kernels, history, ...(processes && { processes }) },
       { tpRank: 0, tpSize: 1, ppRank: 0, ppSize: 1 },
     )
     closers.push(['connector worker', () => worker.shutdown()])
     const metadata = await worker.registerKvCaches(layoutOf(start, memories))
     scheduler.setHandshakeMetadata(new Map([[rankKey(0, 0), metadata]]))
     const { address } = channel
-    return { config, incarnation, address, scheduler, worker, agent, metadata, close }
+    const halves = { scheduler, engineClock, worker }
+    return { config, incarnation, address, ...halves, agent, metadata, close }
   } catch (error) {
     await close()
     throw error

@@ -9,7 +9,9 @@ import {
   silentLogger,
   type ConnectorScheduler,
 } from '@kvferry/connector-api'
+import { createSimClock } from '@kvferry/connector-api/testing'
 import { describe, expect, test } from 'vitest'
+import { EngineClock } from '../src/engine-clock.ts'
 import { HookReplay } from '../src/hook-replay.ts'
 import type { HookEvent } from '../src/messages.ts'
 import {
@@ -20,6 +22,11 @@ import {
 } from './fixtures/hook-scripts.ts'
 import { createEngine } from './fixtures/engine.ts'
 import { writePushScripts, type PushCall, type PushScript } from './fixtures/push-scripts.ts'
+import {
+  keysOf,
+  writeReturningScripts,
+  type ReturningScript,
+} from './fixtures/returning-scripts.ts'
 
 const bytesOf = (hex: string): Uint8Array => Uint8Array.from(Buffer.from(hex, 'hex'))
 
@@ -65,7 +72,7 @@ async function replayOf(
     options: { recomputeThreshold },
   })
   const { scheduler } = engine
-  return { scheduler, replay: new HookReplay(scheduler, silentLogger) }
+  return { scheduler, replay: new HookReplay(scheduler, engine.engineClock, silentLogger) }
 }
 
 const scripts = await writeHookScripts(8)
@@ -128,7 +135,7 @@ describe('push', async () => {
     const { engineId, blockTokens, recomputeThreshold, progressive, seed } = script
     const options = { recomputeThreshold, progressive }
     const engine = await createEngine({ engineId, blockTokens, seed, connector: 'push', options })
-    const replay = new HookReplay(engine.scheduler, silentLogger)
+    const replay = new HookReplay(engine.scheduler, engine.engineClock, silentLogger)
     for (const call of script.calls) {
       const event = eventOf(call, script)
       if (event !== null) replay.play([event])
@@ -144,6 +151,54 @@ describe('push', async () => {
     }
     expect(replay.divergences).toBe(0)
     expect(engine.scheduler.hasPendingPushWork()).toBe(false)
+  })
+})
+
+describe('prompts that come back', async () => {
+  const takesPart = ({ requests }: ReturningScript, id: string): boolean =>
+    Boolean(requests[id]!.params?.['do_remote_decode'])
+  const eventsOfReturning = (script: ReturningScript): HookEvent[] =>
+    script.calls.flatMap((call): HookEvent[] => {
+      if (call.hook === 'output') {
+        const { sent, received, matched, at } = call
+        const answers = matched.map((answer) => ({ ...answer }))
+        return [{ k: 'output', sent: [...sent], received: [...received], matched: answers, at }]
+      }
+      const { id } = call
+      if (!takesPart(script, id)) return []
+      const request = script.requests[id]!
+      const { prompt, digest, params } = request
+      switch (call.hook) {
+        case 'new': {
+          const keys = keysOf(request, prompt - 1, script.blockTokens)
+          const about = { prompt, digest: bytesOf(digest), params: { ...params } }
+          return [{ k: 'new', id, ...about, keys }]
+        }
+        case 'match':
+          return [{ k: 'match', id, computed: call.computed, answer: call.tokens, at: call.at }]
+        case 'alloc': {
+          const blocks = [Array.from({ length: prompt }, (_, at) => at)]
+          return [{ k: 'alloc', id, computed: 0, blocks, external: call.external }]
+        }
+        case 'finish': {
+          const { computed, end, delayFree } = call
+          const written = call.params === null ? null : { ...call.params }
+          const blocks = [[...call.blocks]]
+          return [{ k: 'finish', id, computed, end, blocks, delayFree, params: written }]
+        }
+      }
+    })
+
+  // The host's clock stands still: what is decided depends on when the shim was asked.
+  test.each(await writeReturningScripts(6))('conversation $seed', async (script) => {
+    const { engineId, blockTokens, seed } = script
+    const engine = await createEngine({
+      ...{ engineId, blockTokens, seed, connector: 'xavier', keepsHistory: true },
+    })
+    const replay = new HookReplay(engine.scheduler, engine.engineClock, silentLogger)
+    const outcomes = eventsOfReturning(script).map((event) => replay.play([event]))
+    expect(replay.divergences).toBe(0)
+    expect(outcomes.flatMap(({ failed, sent }) => [...failed, ...sent])).toEqual([])
   })
 })
 
@@ -220,7 +275,7 @@ test('a failure is told to the scheduler half with the word of the engine', () =
   const scheduler = {
     updateConnectorOutput: (output: unknown) => outputs.push(output),
   } as unknown as ConnectorScheduler
-  const replay = new HookReplay(scheduler, silentLogger)
+  const replay = new HookReplay(scheduler, new EngineClock(createSimClock(1)), silentLogger)
   const requestId = asRequestId('r')
   const failure = { requestId, blockIds: [Uint32Array.of(1)], error: null as never }
   replay.noteFailure(failure)
@@ -228,7 +283,7 @@ test('a failure is told to the scheduler half with the word of the engine', () =
   replay.play([{ ...output, sent: [], received: ['r'] }])
   replay.play([{ ...output, sent: [], received: ['r'] }])
   expect(outputs).toEqual([
-    { sent: [], received: ['r'], failed: [failure] },
-    { sent: [], received: ['r'], failed: [] },
+    { sent: [], received: ['r'], failed: [failure], matched: [] },
+    { sent: [], received: ['r'], failed: [], matched: [] },
   ])
 })

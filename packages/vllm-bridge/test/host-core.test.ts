@@ -11,6 +11,7 @@ import {
 } from '@kvferry/connector-api'
 import { createSimClock } from '@kvferry/connector-api/testing'
 import { expect, test } from 'vitest'
+import { EngineClock } from '../src/engine-clock.ts'
 import { HostCore } from '../src/host-core.ts'
 import { bridgeLimits } from '../src/limits.ts'
 import type { HostMessage, StepMessage } from '../src/messages.ts'
@@ -57,6 +58,7 @@ function createCore() {
   }
   const core = new HostCore({
     clock,
+    engineClock: new EngineClock(clock),
     logger: silentLogger,
     scheduler: scheduler as ConnectorScheduler,
     worker: worker as ConnectorWorker,
@@ -112,7 +114,18 @@ test('what ended is sent at once; nothing is sent when nothing ended', async () 
   core.requestStep()
   await clock.advance(0)
   const failed = [{ id: 'bad', code: 'ERR_KV_CLOSED', message: 'gone' }]
-  expect(sent).toEqual([{ t: 'results', sent: ['p'], received: ['good', 'bad'], failed }])
+  const ended = { sent: ['p'], received: ['good', 'bad'], failed, matched: [] }
+  expect(sent).toEqual([{ t: 'results', ...ended }])
+})
+
+test('what the history has of a prompt is sent at once, also when nothing ended', async () => {
+  const { core, sent, state, clock } = createCore()
+  const answer = { requestId: asRequestId('again'), question: 7, blockCount: 3 }
+  state.output = { ...nothing, matched: [answer] }
+  core.step(step(1))
+  await clock.advance(0)
+  const matched = [{ id: 'again', question: 7, blocks: 3 }]
+  expect(sent).toEqual([{ t: 'results', sent: [], received: [], failed: [], matched }])
 })
 
 test('many wakes make one step', async () => {

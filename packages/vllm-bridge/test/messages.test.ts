@@ -6,7 +6,7 @@ import { parseShimMessage } from '../src/messages.ts'
 
 const start = {
   t: 'start',
-  protocol: 3,
+  protocol: 4,
   config: { connector: 'pull' },
   logLevel: 'warn',
   life: { fd: 8, sizeBytes: 4_096 },
@@ -36,6 +36,8 @@ const step = {
       ...{ delayFree: false, params: null },
     },
     { k: 'output', sent: [], received: ['a'] },
+    { k: 'match', id: 'b', computed: 0, answer: null, at: 12.5 },
+    { k: 'output', sent: [], received: [], matched: [{ id: 'b', question: 1, blocks: 2 }], at: 13 },
   ],
 }
 
@@ -49,6 +51,13 @@ describe('good messages', () => {
     const promptDigest = new Uint8Array(32).fill(255, 31)
     const read = { ...first, digest: promptDigest, params: { do_remote_decode: true } }
     expect(parseShimMessage(step)).toEqual({ ...step, events: [read, ...others] })
+  })
+
+  test('step: keys of a prompt that may be kept are read out of their text', () => {
+    const keys = Uint8Array.from({ length: 64 }, (_, index) => 255 - index)
+    const text = Buffer.from(keys).toString('base64')
+    const message = { ...step, events: [{ ...step.events[0], keys: text }] }
+    expect(parseShimMessage(message)).toMatchObject({ events: [{ keys }] })
   })
 })
 
@@ -77,6 +86,12 @@ test.each([
     { ...step, events: [{ ...step.events[0], params: '[1]' }] },
     'events.0.params',
   ],
+  [
+    'half a key',
+    { ...step, events: [{ ...step.events[0], keys: 'AAAA' }] },
+    'events.0.keys: has half a key',
+  ],
+  ['keys in no base64', { ...step, events: [{ ...step.events[0], keys: '§' }] }, 'events.0.keys'],
   ['no object', null, ''],
 ])('%s is refused by name', (_, message, field) => {
   expect(() => parseShimMessage(message)).toThrowError(

@@ -117,7 +117,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
     def on_new_request(self, request: Request) -> None:
         assert self._scheduler is not None
         self._scheduler.on_new_request(
-            request.request_id, tokens_of(request), request.kv_transfer_params
+            request.request_id, tokens_of(request), request.kv_transfer_params, request.cache_salt
         )
 
     @hook(lambda: (0, False))
@@ -130,8 +130,9 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
             tokens_of(request),
             request.kv_transfer_params,
             num_computed_tokens,
+            request.cache_salt,
         )
-        return count, count > 0
+        return count, bool(count)
 
     @hook(_nothing)
     def update_state_after_alloc(
@@ -146,6 +147,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
                 request.num_computed_tokens,
                 blocks.get_block_ids(),
                 num_external_tokens,
+                request.cache_salt,
             )
 
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVFerryMetadata:
@@ -170,7 +172,10 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
             self._scheduler.on_output(sent or (), received or ())
         news = connector_output.kv_connector_worker_meta
         if isinstance(news, KVFerryWorkerNews):
-            self._scheduler.set_host(news.news)
+            if news.answers is not None:
+                self._scheduler.on_answers(news.answers)
+            if news.news is not None:
+                self._scheduler.set_host(news.news)
 
     @hook(lambda: (False, None))
     def request_finished_all_groups(
@@ -245,8 +250,8 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
         metadata = self._connector_metadata
         if self._worker is None or not isinstance(metadata, KVFerryMetadata):
             return None
-        news = self._worker.news_for(metadata.step)
-        return None if news is None else KVFerryWorkerNews(news)
+        news, answers = self._worker.news_for(metadata.step), self._worker.take_answers()
+        return None if news is None and answers is None else KVFerryWorkerNews(news, answers)
 
     @hook(_nothing)
     def get_kv_connector_stats(self) -> KVFerryStats | None:

@@ -32,5 +32,6 @@ def rules_for(facts: HostFacts, *, engine_id: str, block_tokens: int) -> Rules:
             block_tokens=block_tokens,
             recompute_threshold=facts.recompute_threshold,
             ticket_key=facts.handoff_key,
+            keeps_history=facts.kv_identity is not None,
         )
     raise ValueError(f"no rules for the connector {facts.connector!r}")

@@ -54,6 +54,8 @@ class Prompt:
 
     token_count: int
     digest: bytes
+    #: Name of its first block's KV, where the connector keeps a history (block_keys.py); empty: it has none.
+    first_key: bytes = b""
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import limits
+from .block_keys import identity_of
 from .handoff import decode_rank_metadata
 from .step_metadata import HostFacts, HostNews, Step
-from .xavier_params import decode_ticket_key
+from .xavier_params import decode_ticket_rank
 
 if TYPE_CHECKING:
     from .host_process import HostProcess
@@ -183,11 +184,14 @@ class HostKeeper:
 
     def _ready(self, message: Message) -> None:
         connector, place = message["connector"], message["sideChannel"]
-        key = b""
+        key, kv_identity = b"", None
         if connector == "pull":
             key = decode_rank_metadata(bytes.fromhex(message["metadata"])).handoff_key
         elif connector == "xavier":
-            key = decode_ticket_key(bytes.fromhex(message["metadata"]))
+            rank = decode_ticket_rank(bytes.fromhex(message["metadata"]))
+            key = rank.ticket_key
+            if rank.keeps_history:
+                kv_identity = identity_of(self._start_message["caches"])
         self._facts = HostFacts(
             epoch=message["incarnation"],
             connector=connector,
@@ -198,6 +202,7 @@ class HostKeeper:
             recompute_threshold=message["recomputeThreshold"],
             is_progressive=message["isProgressive"],
             registration_timeout_ms=message["registrationTimeoutMs"],
+            kv_identity=kv_identity,
         )
         logger.info("KVFerry's host process is ready at %s:%d (%s)", place["host"], place["port"], connector)
 

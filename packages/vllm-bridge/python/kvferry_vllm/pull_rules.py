@@ -21,7 +21,7 @@ from .handoff import (
     parse_params,
 )
 from .param_fields import utf8_size
-from .rules import NOTHING, REQUEST_COUNT_MAX, Finish, readable_blocks
+from .rules import NOTHING, REQUEST_COUNT_MAX, Finish, WithoutHistory, readable_blocks
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Producer:
 ADDED, ANNOUNCED, LEASED = "added", "announced", "leased"
 
 
-class PullRules:
+class PullRules(WithoutHistory):
     def __init__(
         self,
         *,
@@ -68,6 +68,7 @@ class PullRules:
         prompt: Prompt,
         params: Mapping[str, Any] | None,
         computed_token_count: int,
+        now_ms: float,
     ) -> int:
         self._intake(request_id, prompt, params)
         return self._consumed.matched(request_id, computed_token_count)
@@ -78,11 +79,12 @@ class PullRules:
         prompt: Prompt,
         params: Mapping[str, Any] | None,
         external_token_count: int,
-    ) -> None:
+    ) -> bool:
         self._intake(request_id, prompt, params)
         self._consumed.allocated(request_id, external_token_count)
         if self._produced.get(request_id) == ADDED:
             self._produced[request_id] = ANNOUNCED
+        return False
 
     @property
     def is_following(self) -> bool:

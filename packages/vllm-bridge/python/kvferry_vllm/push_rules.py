@@ -13,7 +13,7 @@ from .consumer_requests import ConsumerRequests
 from .handoff import ID_SIZE_BYTES_MAX, NoTransfer, Prompt
 from .param_fields import utf8_size
 from .push_params import PushConsume, PushProduce, parse_push_params
-from .rules import NOTHING, REQUEST_COUNT_MAX, Finish
+from .rules import NOTHING, REQUEST_COUNT_MAX, Finish, WithoutHistory
 
 #: States of a request whose KV is written to another engine.
 NEW, ANNOUNCED, PARTIAL, COMPLETE, HELD = "new", "announced", "partial", "complete", "held"
@@ -30,7 +30,7 @@ class _Source:
     was_handed_over: bool = False
 
 
-class PushRules:
+class PushRules(WithoutHistory):
     def __init__(self, *, engine_id: str, recompute_threshold: int, is_progressive: bool) -> None:
         self._engine_id = engine_id
         self._is_progressive = is_progressive
@@ -53,6 +53,7 @@ class PushRules:
         prompt: Prompt,
         params: Mapping[str, Any] | None,
         computed_token_count: int,
+        now_ms: float,
     ) -> int:
         self._intake(request_id, prompt, params)
         return self._consumed.matched(request_id, computed_token_count)
@@ -63,12 +64,13 @@ class PushRules:
         prompt: Prompt,
         params: Mapping[str, Any] | None,
         external_token_count: int,
-    ) -> None:
+    ) -> bool:
         self._intake(request_id, prompt, params)
         self._consumed.allocated(request_id, external_token_count)
         source = self._produced.get(request_id)
         if source is not None and source.state == NEW:
             source.state = ANNOUNCED
+        return False
 
     @property
     def is_following(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Mapping, Protocol, Sequence
 
 from .handoff import Prompt
 from .param_fields import BLOCKS_PER_POST_MAX
+from .returning_prompts import Matched
 
 #: `limits.requestCountMax` of connector-api: a request beyond it is served without KV transfer.
 REQUEST_COUNT_MAX = 8_192
@@ -38,6 +39,10 @@ class Rules(Protocol):
     @property
     def request_ids(self) -> Sequence[str]: ...
 
+    @property
+    def keeps_history(self) -> bool:
+        """Prompts come with their keys, and answers depend on the time."""
+
     def on_new_request(
         self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
     ) -> None: ...
@@ -48,8 +53,9 @@ class Rules(Protocol):
         prompt: Prompt,
         params: Mapping[str, Any] | None,
         computed_token_count: int,
-    ) -> int:
-        """Tokens to be had from the producer beyond the local hit. Repeatable."""
+        now_ms: float,
+    ) -> int | None:
+        """Tokens to be had beyond the local hit, from the producer or out of the history. Repeatable; None: ask again."""
 
     def on_allocated(
         self,
@@ -57,7 +63,8 @@ class Rules(Protocol):
         prompt: Prompt,
         params: Mapping[str, Any] | None,
         external_token_count: int,
-    ) -> None: ...
+    ) -> bool:
+        """Whether its tokens come out of the history."""
 
     @property
     def is_following(self) -> bool:
@@ -79,8 +86,20 @@ class Rules(Protocol):
 
     def on_output(self, sent: Sequence[str], received: Sequence[str]) -> None: ...
 
+    def on_matched(self, answers: Sequence[Matched], now_ms: float) -> None:
+        """What the history has of prompts that vLLM was told to ask again about."""
+
     @property
     def has_pending_block_frees(self) -> bool: ...
+
+
+class WithoutHistory:
+    """What the rules of connectors have in common that keep no history."""
+
+    keeps_history = False
+
+    def on_matched(self, answers: Sequence[Matched], now_ms: float) -> None:
+        """Nothing was asked."""
 
 
 def block_count_of(token_count: int, block_tokens: int) -> int:
@@ -88,11 +107,11 @@ def block_count_of(token_count: int, block_tokens: int) -> int:
 
 
 def blocks_to_fill(
-    prompt_token_count: int, external_token_count: int, block_ids: Sequence[int], block_tokens: int
+    computed_token_count: int, external_token_count: int, block_ids: Sequence[int], block_tokens: int
 ) -> list[int]:
-    """The prompt's blocks after the local hit: they take the last `external_token_count` tokens."""
-    hit = (prompt_token_count - external_token_count) // block_tokens
-    return list(block_ids[hit : block_count_of(prompt_token_count, block_tokens)])
+    """The blocks after the local hit that take the next `external_token_count` tokens."""
+    end = block_count_of(computed_token_count + external_token_count, block_tokens)
+    return list(block_ids[computed_token_count // block_tokens : end])
 
 
 def readable_blocks(

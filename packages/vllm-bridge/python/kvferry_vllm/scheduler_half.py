@@ -8,23 +8,21 @@ catches what is raised here.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
+from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
+from .block_keys import BLOCK_KEY_SIZE_BYTES, BlockKeyer
 from .connector_rules import rules_for
 from .handoff import Prompt, digest_tokens
-from .limits import PARAMS_SIZE_BYTES_MAX
 from .param_fields import is_utf8
+from .request_params import UNREADABLE_PARAMS, UNREADABLE_PARAMS_TEXT, names_a_side, params_text
 from .rules import NOTHING, Finish, Rules, blocks_to_fill
-from .step_metadata import Batch, Event, HostNews, Step
+from .step_metadata import Batch, Event, HostAnswers, HostNews, Step
 
 logger = logging.getLogger("vllm.kvferry")
-
-#: Stands for params that can't be JSON: every reader refuses it as malformed.
-UNREADABLE_PARAMS: Mapping[str, Any] = {"do_remote_prefill": "unreadable"}
 
 
 @dataclass(slots=True)
@@ -33,8 +31,8 @@ class _Known:
 
     prompt: Prompt
     params: Mapping[str, Any]
-    #: The last question that was recorded, with its answer.
-    question: tuple[int, int] | None = None
+    #: The last question that was recorded, with its answer; None also once the host answered what it was asked.
+    question: tuple[int, int | None] | None = None
     #: Blocks that it got after admission and that no step has told, per group.
     new_blocks: list[list[int]] | None = None
 
@@ -44,6 +42,8 @@ class SchedulerHalf:
         self._engine_id = engine_id
         self._block_tokens = block_tokens
         self._rules: Rules | None = None
+        #: Names the blocks of prompts that may come back; None: no history keeps any.
+        self._keyer: BlockKeyer | None = None
         self._epoch: str | None = None
         self._is_host_starting = False
         self._quiet_step = Step.nothing(None, False)
@@ -69,18 +69,25 @@ class SchedulerHalf:
         self._ignored.update(self._known)
         self._known = {}
         self._epoch = epoch
+        self._keyer = None
         if facts is None:
             self._rules = None
             return
         self._lease_ms = facts.lease_ms
+        if facts.kv_identity is not None:
+            self._keyer = BlockKeyer(facts.kv_identity, self._block_tokens)
         self._rules = rules_for(facts, engine_id=self._engine_id, block_tokens=self._block_tokens)
 
     def on_new_request(
-        self, request_id: str, tokens: Sequence[int] | None, params: Mapping[str, Any] | None
+        self,
+        request_id: str,
+        tokens: Sequence[int] | None,
+        params: Mapping[str, Any] | None,
+        salt: str | None = None,
     ) -> None:
-        """`tokens`: the prompt's ids, here as below; None where they don't say which prompt it is."""
+        """`tokens`: the prompt's ids, here as below; None where they don't say which prompt it is. `salt` keeps its KV apart."""
         if params:
-            self._introduce(request_id, tokens, params)
+            self._introduce(request_id, tokens, params, salt)
 
     def matched_tokens(
         self,
@@ -88,18 +95,24 @@ class SchedulerHalf:
         tokens: Sequence[int] | None,
         params: Mapping[str, Any] | None,
         computed_token_count: int,
-    ) -> int:
-        known = self._introduce(request_id, tokens, params) if params else None
+        salt: str | None = None,
+    ) -> int | None:
+        """None: ask again."""
+        known = self._introduce(request_id, tokens, params, salt) if params else None
         if known is None or self._rules is None:
             return 0
+        now_ms = _now_ms()
         answer = self._rules.matched_tokens(
-            request_id, known.prompt, known.params, computed_token_count
+            request_id, known.prompt, known.params, computed_token_count, now_ms
         )
         question = (computed_token_count, answer)
         # A waiting request is asked about in every step; the same answer is told once.
         if known.question != question:
             known.question = question
-            self._record(k="match", id=request_id, computed=computed_token_count, answer=answer)
+            event: Event = dict(k="match", id=request_id, computed=computed_token_count, answer=answer)
+            if self._keyer is not None:
+                event["at"] = now_ms
+            self._record(**event)
         return answer
 
     def on_allocated(
@@ -110,11 +123,14 @@ class SchedulerHalf:
         computed_token_count: int,
         block_ids: Sequence[Sequence[int]],
         external_token_count: int,
+        salt: str | None = None,
     ) -> None:
-        known = self._introduce(request_id, tokens, params) if params else None
+        known = self._introduce(request_id, tokens, params, salt) if params else None
         if known is None or self._rules is None:
             return
-        self._rules.on_allocated(request_id, known.prompt, known.params, external_token_count)
+        is_restore = self._rules.on_allocated(
+            request_id, known.prompt, known.params, external_token_count
+        )
         # All of its blocks are named here; what it had before a preemption is gone.
         known.new_blocks = None
         event: Event = dict(
@@ -125,9 +141,11 @@ class SchedulerHalf:
             external=external_token_count,
         )
         if external_token_count > 0:
-            event["fill"] = blocks_to_fill(
-                known.prompt.token_count, external_token_count, block_ids[0], self._block_tokens
-            )
+            # vLLM says what it has computed by itself when it asks, and takes what it was promised then.
+            hit = 0 if known.question is None else known.question[0]
+            event["fill"] = blocks_to_fill(hit, external_token_count, block_ids[0], self._block_tokens)
+        if is_restore:
+            event["isRestore"] = True
         self._record(**event)
 
     def on_finished(
@@ -141,8 +159,7 @@ class SchedulerHalf:
         known = self._known.pop(request_id, None)
         if known is None or self._rules is None:
             return NOTHING
-        # The host reads the same clock: CLOCK_MONOTONIC has one origin for all of a machine.
-        lease_deadline_ms = 1_000 * time.monotonic() + self._lease_ms
+        lease_deadline_ms = _now_ms() + self._lease_ms
         answer = self._rules.on_finished(
             request_id, known.prompt, computed_token_count, end, block_ids, lease_deadline_ms
         )
@@ -165,6 +182,20 @@ class SchedulerHalf:
         if sent_ids or received_ids:
             self._rules.on_output(sent_ids, received_ids)
             self._record(k="output", sent=sent_ids, received=received_ids)
+
+    def on_answers(self, answers: HostAnswers) -> None:
+        """What the host's history has of prompts that vLLM was told to ask again about."""
+        if self._rules is None or answers.epoch != self._epoch:
+            return
+        open_ones = [answer for answer in answers.matched if answer.request_id in self._known]
+        if not open_ones:
+            return
+        now_ms = _now_ms()
+        self._rules.on_matched(open_ones, now_ms)
+        for answer in open_ones:
+            self._known[answer.request_id].question = None
+        told = [dict(id=a.request_id, question=a.question, blocks=a.block_count) for a in open_ones]
+        self._record(k="output", sent=[], received=[], matched=told, at=now_ms)
 
     def on_grown(self, request_id: str, new_block_ids: Sequence[Sequence[int]]) -> None:
         """A running request got blocks for its next tokens."""
@@ -209,13 +240,17 @@ class SchedulerHalf:
         return self._rules is not None and self._rules.has_pending_block_frees
 
     def _introduce(
-        self, request_id: str, tokens: Sequence[int] | None, params: Mapping[str, Any]
+        self,
+        request_id: str,
+        tokens: Sequence[int] | None,
+        params: Mapping[str, Any],
+        salt: str | None,
     ) -> _Known | None:
         """What is known of a request that takes part in a transfer. Tells the host of it once."""
         known = self._known.get(request_id)
         if known is not None:
             return known
-        if self._rules is None or request_id in self._ignored or not _names_a_side(params):
+        if self._rules is None or request_id in self._ignored or not names_a_side(params):
             return None
         if not is_utf8(request_id):
             return None
@@ -223,16 +258,27 @@ class SchedulerHalf:
             self._ignored.add(request_id)
             logger.warning("%s is served without KV transfer: token ids alone don't say its prompt", request_id)
             return None
-        known = _Known(Prompt(len(tokens), digest_tokens(tokens)), params)
-        text = _params_text(params)
+        keys = self._keys_of(tokens, params, salt)
+        first_key = b"" if keys is None else keys[:BLOCK_KEY_SIZE_BYTES]
+        known = _Known(Prompt(len(tokens), digest_tokens(tokens), first_key), params)
+        text = params_text(params)
         if text is None:
-            known.params = UNREADABLE_PARAMS
-            text = json.dumps(UNREADABLE_PARAMS)
+            known.params, text = UNREADABLE_PARAMS, UNREADABLE_PARAMS_TEXT
         self._known[request_id] = known
         self._rules.on_new_request(request_id, known.prompt, known.params)
-        digest = known.prompt.digest.hex()
-        self._record(k="new", id=request_id, prompt=len(tokens), digest=digest, params=text)
+        event: Event = dict(k="new", id=request_id, prompt=len(tokens), digest=known.prompt.digest.hex(), params=text)
+        if keys is not None:
+            event["keys"] = b64encode(keys).decode("ascii")
+        self._record(**event)
         return known
+
+    def _keys_of(
+        self, tokens: Sequence[int], params: Mapping[str, Any], salt: str | None
+    ) -> bytes | None:
+        """Of what is kept of a prompt whose KV others may have: all but its last token. None: nothing is kept."""
+        if self._keyer is None or not params.get("do_remote_decode"):
+            return None
+        return self._keyer.keys_of(tokens[:-1], salt)
 
     def _take_scheduled(self, request_id: str, computed: int) -> Event:
         known = self._known[request_id]
@@ -246,15 +292,6 @@ class SchedulerHalf:
         self._batches[-1].events.append(event)
 
 
-def _names_a_side(params: Mapping[str, Any]) -> bool:
-    """False for the params of requests without a transfer; they are no business of ours."""
-    return bool(params.get("do_remote_prefill")) or bool(params.get("do_remote_decode"))
-
-
-def _params_text(params: Mapping[str, Any]) -> str | None:
-    """The params as ASCII, so that whatever a client sent can be passed on; None: the host couldn't read them."""
-    try:
-        text = json.dumps(params, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return None
-    return text if len(text) <= PARAMS_SIZE_BYTES_MAX else None
+def _now_ms() -> float:
+    """Of the machine's monotonic clock, which the host reads, too: all of a machine has one origin."""
+    return 1_000 * time.monotonic()

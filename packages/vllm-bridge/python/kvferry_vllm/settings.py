@@ -83,7 +83,7 @@ def start_message(settings: Settings, caches: Mapping[str, Any]) -> dict[str, An
     """The first message to a host. `caches` is as kv_layout.py made it."""
     return {
         "t": "start",
-        "protocol": 3,
+        "protocol": 4,
         "config": settings.config,
         "logLevel": settings.log_level,
         "caches": {"model": settings.model_name, **caches},

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from .block_keys import KvIdentity
+from .returning_prompts import Matched
+
 Event = dict[str, Any]
 
 
@@ -62,6 +65,8 @@ class HostFacts:
     is_progressive: bool = False
     #: Of push and xavier: how long a load may wait for its producer.
     registration_timeout_ms: float = 0.0
+    #: Of xavier: it keeps KV by content, under keys that commit to this. None: no history.
+    kv_identity: KvIdentity | None = None
 
     @property
     def reader_hold_ms(self) -> float:
@@ -79,3 +84,11 @@ class HostNews:
     facts: HostFacts | None
     #: There is none, but one is coming: an idle engine goes on stepping, or it would not hear of it.
     is_starting: bool
+
+
+@dataclass(frozen=True)
+class HostAnswers:
+    """What a life of the host has in its history of the prompts that it was asked about."""
+
+    epoch: str
+    matched: list[Matched]

@@ -8,6 +8,9 @@ COUNTERS = {
     "loaded_bytes": "Bytes of KV in the blocks that these loads filled.",
     "loads_failed": "KV loads that failed; kv_load_failure_policy says what became of the requests.",
     "sends": "Requests whose blocks were kept for another engine and have been let go.",
+    "restores": "Prompts that came back and were restored out of the history.",
+    "restored_blocks": "Blocks that these restores filled.",
+    "restores_failed": "Restores that failed; their prompts were computed.",
     "host_deaths": "Deaths of KVFerry's host process.",
 }
 

@@ -10,7 +10,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorWorkerMetadata,
 )
 
-from .step_metadata import HostFacts, HostNews, Step
+from .step_metadata import HostAnswers, HostFacts, HostNews, Step
 
 
 @dataclass
@@ -25,7 +25,9 @@ class KVFerryHandshake(KVConnectorHandshakeMetadata):
 
 @dataclass
 class KVFerryWorkerNews(KVConnectorWorkerMetadata):
-    news: HostNews
+    #: None: nothing new.
+    news: HostNews | None
+    answers: HostAnswers | None
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
         return other

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Callable, Iterable, Sequence
 
 from .host_keeper import HostKeeper, Loss, Message, Supervision
-from .step_metadata import Event, HostFacts, HostNews, Step
+from .returning_prompts import Matched
+from .step_metadata import Event, HostAnswers, HostFacts, HostNews, Step
 from .transfer_stats import TransferStats
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Load:
 
     block_ids: Sequence[int]
     started_at: float
+    #: Out of this engine's own history; else from another engine.
+    is_restore: bool
     is_aborted: bool = False
 
 
@@ -58,6 +61,9 @@ class WorkerHalf:
         self._loads: dict[str, Load] = {}
         #: Requests whose blocks are kept for a reader; the value is when they're let go without a host.
         self._sends: dict[str, float | None] = {}
+        #: Prompts that vLLM asks about again, for the host is looking them up.
+        self._questions: set[str] = set()
+        self._matched: list[Matched] = []
         self._output = Output()
         self._loads_failed_by_death = 0
         self._block_size_bytes = block_size_bytes
@@ -121,7 +127,8 @@ class WorkerHalf:
         """Everything that ended since the last call."""
         loads = self._loads
         oldest = min((load.started_at for load in loads.values()), default=None) if loads else None
-        results, loss = self._keeper.receive(bool(loads or self._sends), oldest)
+        is_waiting = bool(loads or self._sends or self._questions)
+        results, loss = self._keeper.receive(is_waiting, oldest)
         if results:
             self._take_results(results)
         if loss is not None:
@@ -130,6 +137,14 @@ class WorkerHalf:
             self._release_overdue_sends()
         output, self._output = self._output, Output()
         return output
+
+    def take_answers(self) -> HostAnswers | None:
+        """What the host has looked up since the last call; None: nothing."""
+        epoch = self._keeper.epoch
+        if not self._matched or epoch is None:
+            return None
+        matched, self._matched = self._matched, []
+        return HostAnswers(epoch, matched)
 
     def take_stats(self) -> dict[str, int] | None:
         """What was added to the totals since the last call; None: nothing."""
@@ -153,9 +168,15 @@ class WorkerHalf:
 
     def _note(self, event: Event) -> None:
         kind, request_id = event["k"], event.get("id", "")
-        if kind == "alloc" and event["external"] > 0:
-            self._loads[request_id] = Load(event["fill"], self._now())
+        if kind == "match":
+            if event["answer"] is None:
+                self._questions.add(request_id)
+            else:
+                self._questions.discard(request_id)
+        elif kind == "alloc" and event["external"] > 0:
+            self._loads[request_id] = Load(event["fill"], self._now(), event.get("isRestore", False))
         elif kind == "finish":
+            self._questions.discard(request_id)
             if event["delayFree"]:
                 self._sends[request_id] = None
             load = self._loads.get(request_id)
@@ -166,6 +187,7 @@ class WorkerHalf:
         """Events for a host that is gone. No transfer of theirs was ever begun."""
         for event in events:
             request_id = event.get("id", "")
+            self._questions.discard(request_id)
             if request_id in self._loads:
                 self._end_load(request_id, "the host process is gone")
             if event["k"] == "finish" and self._sends.get(request_id, 0) is None:
@@ -180,6 +202,9 @@ class WorkerHalf:
                 # Only what this life of the host was told of: the others are let go by their deadline.
                 if self._sends.get(request_id, 0) is None:
                     self._let_go(request_id)
+            for answer in message["matched"]:
+                self._questions.discard(answer["id"])
+                self._matched.append(Matched(answer["id"], answer["question"], answer["blocks"]))
 
     def _let_go(self, request_id: str) -> None:
         del self._sends[request_id]
@@ -191,19 +216,28 @@ class WorkerHalf:
         if load is None:
             return
         self._output.received.add(request_id)
-        if failure is None:
-            self._stats.add("loads")
-            self._stats.add("loaded_bytes", len(load.block_ids) * self._block_size_bytes)
-        else:
-            self._stats.add("loads_failed")
+        self._count(load, failure is None)
         # Blocks of an aborted request may be another's as soon as vLLM hears of the end.
         if failure is None or load.is_aborted:
             return
         self._output.invalid_block_ids.update(load.block_ids)
         logger.warning("KV load of %s failed: %s", request_id, failure)
 
+    def _count(self, load: Load, is_done: bool) -> None:
+        kind = "restores" if load.is_restore else "loads"
+        if not is_done:
+            self._stats.add(f"{kind}_failed")
+            return
+        self._stats.add(kind)
+        if load.is_restore:
+            self._stats.add("restored_blocks", len(load.block_ids))
+        else:
+            self._stats.add("loaded_bytes", len(load.block_ids) * self._block_size_bytes)
+
     def _on_loss(self, loss: Loss) -> None:
         self._stats.add("host_deaths")
+        self._questions.clear()
+        self._matched.clear()
         self._loads_failed_by_death += len(self._loads)
         failed = list(self._loads)
         for request_id in failed:

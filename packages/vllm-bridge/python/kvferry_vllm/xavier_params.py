@@ -52,14 +52,22 @@ class TicketMaker:
         return digest[:TICKET_SIZE_BYTES].hex()
 
 
-def decode_ticket_key(encoded: bytes) -> bytes:
-    """The key in the rank's handshake metadata. @raises ValueError for bytes of another version or form."""
+@dataclass(frozen=True)
+class TicketRank:
+    """What the rank's handshake metadata says, besides its address."""
+
+    keeps_history: bool
+    ticket_key: bytes
+
+
+def decode_ticket_rank(encoded: bytes) -> TicketRank:
+    """@raises ValueError for bytes of another version or form."""
     if len(encoded) < 3 or encoded[0] != 3:
         raise ValueError("handshake metadata of another version")
     (host_size,) = struct.unpack_from("<H", encoded, 1)
     if len(encoded) != 6 + host_size + TICKET_KEY_SIZE_BYTES:
         raise ValueError(f"handshake metadata of {len(encoded)} bytes")
-    return encoded[6 + host_size :]
+    return TicketRank(encoded[5 + host_size] == 1, encoded[6 + host_size :])
 
 
 def encode_ticket(*, engine_id: str, host: str, port: int, ticket: str, token_count: int) -> dict[str, Any]:

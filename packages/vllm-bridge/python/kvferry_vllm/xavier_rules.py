@@ -1,7 +1,7 @@
 """The xavier connector's rules: a finished prefill is kept for whoever has its ticket, which is made here.
 
-See rules.py. The tables decide and make tickets exactly as the scheduler half of @kvferry/connector-xavier does
-in an engine without a history.
+See rules.py. The tables decide and make tickets exactly as the scheduler half of @kvferry/connector-xavier does,
+with a history or without one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Mapping, Sequence
 from .consumer_requests import ConsumerRequests
 from .handoff import ID_SIZE_BYTES_MAX, NoTransfer, Produce, Prompt
 from .param_fields import utf8_size
+from .returning_prompts import Matched, ReturningPrompts
 from .rules import NOTHING, REQUEST_COUNT_MAX, Finish, readable_blocks
 from .xavier_params import TicketConsume, TicketMaker, encode_ticket, parse_ticket_params
 
@@ -35,6 +36,7 @@ class XavierRules:
         block_tokens: int,
         recompute_threshold: int,
         ticket_key: bytes,
+        keeps_history: bool = False,
     ) -> None:
         self._engine_id = engine_id
         self._place = (host, port)
@@ -42,10 +44,17 @@ class XavierRules:
         self._tickets = TicketMaker(ticket_key)
         self._consumed = ConsumerRequests(recompute_threshold)
         self._produced: dict[str, _Source] = {}
+        #: Those of `_produced` that may come out of the history, and those that are being restored.
+        self._returning = ReturningPrompts(block_tokens)
+        self._keeps_history = keeps_history
 
     @property
     def request_ids(self) -> Sequence[str]:
-        return [*self._produced, *self._consumed.request_ids]
+        return [*self._produced, *self._consumed.request_ids, *self._returning.request_ids]
+
+    @property
+    def keeps_history(self) -> bool:
+        return self._keeps_history
 
     def on_new_request(
         self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
@@ -58,8 +67,11 @@ class XavierRules:
         prompt: Prompt,
         params: Mapping[str, Any] | None,
         computed_token_count: int,
-    ) -> int:
+        now_ms: float,
+    ) -> int | None:
         self._intake(request_id, prompt, params)
+        if request_id in self._produced:
+            return self._returning.matched(request_id, computed_token_count, now_ms)
         return self._consumed.matched(request_id, computed_token_count)
 
     def on_allocated(
@@ -68,12 +80,13 @@ class XavierRules:
         prompt: Prompt,
         params: Mapping[str, Any] | None,
         external_token_count: int,
-    ) -> None:
+    ) -> bool:
         self._intake(request_id, prompt, params)
         self._consumed.allocated(request_id, external_token_count)
         source = self._produced.get(request_id)
         if source is not None and source.state == ADDED:
             source.state = ANNOUNCED
+        return self._returning.allocated(request_id, external_token_count)
 
     @property
     def is_following(self) -> bool:
@@ -94,12 +107,14 @@ class XavierRules:
     ) -> Finish:
         self._consumed.finished(request_id)
         source = self._produced.pop(request_id, None)
-        if source is None or source.state != ANNOUNCED:
-            return NOTHING
         readable = readable_blocks(
             prompt.token_count, computed_token_count, end, block_ids, self._block_tokens
         )
-        if readable is None:
+        is_held = source is not None and source.state == ANNOUNCED and readable is not None
+        if is_held:
+            self._returning.offer(request_id)
+        self._returning.finished(request_id)
+        if source is None or not is_held:
             return NOTHING
         source.state = HELD
         self._produced[request_id] = source
@@ -120,12 +135,17 @@ class XavierRules:
                 del self._produced[request_id]
         for request_id in received:
             self._consumed.received(request_id)
+            self._returning.received(request_id)
+
+    def on_matched(self, answers: Sequence[Matched], now_ms: float) -> None:
+        for answer in answers:
+            self._returning.answered(answer, now_ms)
 
     @property
     def has_pending_block_frees(self) -> bool:
-        return self._consumed.is_aborting or any(
-            source.state == HELD for source in self._produced.values()
-        )
+        if self._consumed.is_aborting or self._returning.is_aborting:
+            return True
+        return any(source.state == HELD for source in self._produced.values())
 
     def _intake(
         self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
@@ -140,6 +160,8 @@ class XavierRules:
             self._consumed.offer(request_id, prompt.token_count)
         elif isinstance(parsed, Produce):
             self._produced[request_id] = _Source(self._tickets.make(request_id))
+            if self._keeps_history:
+                self._returning.add(request_id, prompt.token_count - 1, prompt.first_key)
         else:
             self._consumed.refuse(request_id)
 

@@ -57,7 +57,10 @@ class FakeHost:
 
 def ready(incarnation: str, connector: str = "pull") -> dict[str, Any]:
     place = {"host": "127.0.0.1", "port": 5600}
-    metadata = golden.hook_scripts()[0]["metadata"] if connector == "pull" else "00"
+    metadata = "00"
+    if connector != "push":
+        scripts = golden.hook_scripts() if connector == "pull" else golden.returning_scripts()
+        metadata = scripts[0]["metadata"]
     return {"t": "ready", "incarnation": incarnation, "connector": connector, "metadata": metadata,
             "sideChannel": place, "leaseMs": LEASE_MS, "recomputeThreshold": 0, "isProgressive": False,
             "registrationTimeoutMs": 480_000 if connector == "push" else 0}  # fmt: skip
@@ -71,6 +74,7 @@ def finish(request_id: str, delay_free: bool) -> Event:
     return {"k": "finish", "id": request_id, "delayFree": delay_free}
 
 
-def results(sent: Any = (), received: Any = (), failed: Any = ()) -> dict[str, Any]:
+def results(sent: Any = (), received: Any = (), failed: Any = (), matched: Any = ()) -> dict[str, Any]:
     failures = [{"id": request_id, "code": "ERR", "message": "why"} for request_id in failed]
-    return {"t": "results", "sent": list(sent), "received": list(received), "failed": failures}
+    return {"t": "results", "sent": list(sent), "received": list(received), "failed": failures,
+            "matched": list(matched)}  # fmt: skip

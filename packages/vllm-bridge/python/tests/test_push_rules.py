@@ -46,7 +46,7 @@ class GoldenConversations(unittest.TestCase):
             if hook == "new":
                 rules.on_new_request(*about)
             elif hook == "match":
-                self.assertEqual(rules.matched_tokens(*about, call["computed"]), call["tokens"], where)
+                self.assertEqual(rules.matched_tokens(*about, call["computed"], 0.0), call["tokens"], where)
             elif hook == "alloc":
                 rules.on_allocated(*about, call["external"])
             elif hook == "step":

@@ -8,7 +8,7 @@ from kvferry_vllm.host_keeper import HostRefused
 from kvferry_vllm.step_metadata import Event, Step
 
 from .fake_host import finish, load, results
-from .worker_case import WorkerHalfCase
+from .worker_case import START, WorkerHalfCase
 
 PART: Event = {"id": "r", "computed": 3, "blocks": [[1]]}
 
@@ -19,7 +19,7 @@ class Steps(WorkerHalfCase):
         self.half.start()
 
     def test_start(self) -> None:
-        self.assertEqual(self.host.sent, [{"t": "start", "life": self.host.life}])
+        self.assertEqual(self.host.sent, [{**START, "life": self.host.life}])
         facts = self.half.facts
         assert facts is not None
         self.assertEqual((facts.epoch, facts.host, facts.port), ("life-1", "127.0.0.1", 5600))

@@ -7,7 +7,7 @@ from typing import Any
 
 from kvferry_vllm.handoff import Malformed, Prompt
 from kvferry_vllm.rules import REQUEST_COUNT_MAX
-from kvferry_vllm.xavier_params import decode_ticket_key, parse_ticket_params
+from kvferry_vllm.xavier_params import decode_ticket_rank, parse_ticket_params
 from kvferry_vllm.xavier_rules import XavierRules
 
 from . import golden
@@ -32,7 +32,7 @@ class GoldenConversations(unittest.TestCase):
                     engine_id=script["engineId"],
                     block_tokens=script["blockTokens"],
                     recompute_threshold=script["recomputeThreshold"],
-                    ticket_key=decode_ticket_key(bytes.fromhex(script["metadata"])),
+                    ticket_key=decode_ticket_rank(bytes.fromhex(script["metadata"])).ticket_key,
                 )
                 play(self, started, script)
 
@@ -60,7 +60,7 @@ class Bounds(unittest.TestCase):
     def test_metadata_of_another_form(self) -> None:
         for encoded in (b"", b"\x02\x00\x00", b"\x03\x01\x00" + bytes(35)):
             with self.assertRaises(ValueError):
-                decode_ticket_key(encoded)
+                decode_ticket_rank(encoded)
 
 
 class Params(unittest.TestCase):

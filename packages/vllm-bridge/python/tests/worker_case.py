@@ -15,6 +15,13 @@ from .fake_host import FakeHost, ready
 logging.getLogger("vllm.kvferry").setLevel(logging.CRITICAL + 1)
 
 
+START = {
+    "t": "start",
+    "caches": {"model": "tiny", "dtype": "float32", "layout": "LBHNC", "kvHeadCount": 2, "headSize": 64,
+               "regions": [{}, {}]},
+}  # fmt: skip
+
+
 class WorkerHalfCase(unittest.TestCase):
     def setUp(self) -> None:
         self.now = 1_000.0
@@ -22,7 +29,7 @@ class WorkerHalfCase(unittest.TestCase):
         self.greeting: list[dict[str, Any]] = [ready("life-1")]
         self.index = 0
         self.spawn_error: OSError | None = None
-        self.half = WorkerHalf(self._start, {"t": "start"}, Supervision(), 100, lambda: self.now)  # type: ignore[arg-type]
+        self.half = WorkerHalf(self._start, START, Supervision(), 100, lambda: self.now)  # type: ignore[arg-type]
 
     def _start(self) -> FakeHost:
         if self.spawn_error is not None:
