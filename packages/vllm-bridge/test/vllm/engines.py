@@ -17,6 +17,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Callable
 
+import inside
+
 Params = dict[str, Any]
 _fork = multiprocessing.get_context("fork")
 
@@ -24,8 +26,10 @@ _fork = multiprocessing.get_context("fork")
 class Answer:
     """How one request ended."""
 
-    def __init__(self, tokens: list[int], params: Params | None, reason: str) -> None:
+    def __init__(self, tokens: list[int], params: Params | None, reason: str, cached: int) -> None:
         self.tokens, self.params, self.reason = tokens, params, reason
+        #: Tokens of the prompt that this engine did not compute, as vLLM's scheduler counts them.
+        self.cached = cached
 
 
 class Engine:
@@ -77,9 +81,9 @@ class Engine:
     def abort(self, request_id: str) -> None:
         self._conn.send(("abort", request_id))
 
-    def call(self, command: str, timeout_s: float = 180) -> Any:
-        """`describe`, `hooks` or `requests`; runs between two steps of the engine."""
-        self._conn.send((command,))
+    def call(self, command: str, *args: Any, timeout_s: float = 180) -> Any:
+        """A function of inside.py; runs between two steps of the engine."""
+        self._conn.send((command, *args))
         deadline = time.monotonic() + timeout_s
         while True:
             kind, value = self._receive(deadline - time.monotonic())
@@ -177,6 +181,8 @@ class _Loop:
         self._conn = conn
         self._engine = engine
         self._scheduler = engine.engine_core.engine_core.scheduler
+        #: A host that is to be stopped when it has promised a prompt.
+        self._armed_pid: int | None = None
 
     def run(self) -> None:
         while True:
@@ -190,7 +196,10 @@ class _Loop:
                 if output.finished:
                     first = output.outputs[0]
                     ended = (list(first.token_ids), output.kv_transfer_params, first.finish_reason)
-                    self._conn.send(("end", (output.request_id, *ended)))
+                    cached = output.num_cached_tokens or 0
+                    self._conn.send(("end", (output.request_id, *ended, cached)))
+            if self._armed_pid is not None and inside.stop_promising_host(self._scheduler, self._armed_pid):
+                self._armed_pid = None
             if not self._scheduler.running:
                 time.sleep(0.0003)  # only transfers are left; two cores are shared by all of us
 
@@ -213,19 +222,8 @@ class _Loop:
             self._engine.add_request(request_id, prompt, sampling)
         elif command == "abort":
             self._engine.abort_request([message[1]], internal=False)
+        elif command == "arm":
+            self._armed_pid = message[1]
+            self._conn.send((command, None))
         else:
-            self._conn.send((command, _look(command, self._scheduler)))
-
-
-def _look(command: str, scheduler: Any) -> Any:
-    if command == "requests":
-        pool = scheduler.kv_cache_manager.block_pool
-        return {"open": len(scheduler.requests), "freeBlocks": pool.get_num_free_blocks()}
-    if command == "hooks":
-        from kvferry_vllm.hook_timing import timer
-
-        return timer.take()
-    from vllm.distributed.kv_transfer import get_kv_transfer_group
-
-    halves = (get_kv_transfer_group().describe(), scheduler.get_kv_connector().describe())
-    return {**halves[0], "hookFailures": sum(half["hookFailures"] for half in halves)}
+            self._conn.send((command, getattr(inside, command)(self._scheduler, *message[1:])))

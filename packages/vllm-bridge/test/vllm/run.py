@@ -112,6 +112,7 @@ def push(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
 
 def xavier(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
     scenarios_xavier.equal_texts(checks, start, oracle)
+    scenarios_start.history_refused(checks, start)
 
 
 def push_faults(checks: Checks, start: StartEngine, oracle: Oracle) -> None:

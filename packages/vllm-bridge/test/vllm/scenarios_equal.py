@@ -36,7 +36,7 @@ def equal_texts(
         with checks.check(f"{about} every block was moved by NIXL, and is free again", engines):
             _accounts(producer, consumer, empty)
         with checks.check(f"{about} engine thread in hooks is measured in each step", engines):
-            medians = _hook_times(producer, consumer)
+            medians = hook_times(producer, consumer)
         if judge_bars:
             with checks.check(f"{about} engine thread in hooks, p50 at most {HOOK_P50_US_MAX:.0f} us"):
                 equal([p50 for p50 in medians if p50 > HOOK_P50_US_MAX], [], "medians above the limit")
@@ -75,7 +75,7 @@ def _accounts(producer: Engine, consumer: Engine, empty: list[Params]) -> None:
         equal({name: counters[name] for name in wrong}, dict.fromkeys(wrong, 0), "counters")
 
 
-def _hook_times(producer: Engine, consumer: Engine) -> list[float]:
+def hook_times(producer: Engine, consumer: Engine) -> list[float]:
     """Medians in us a step: of steps that compute, of steps that only wait."""
     taken = [engine.call("hooks") for engine in (producer, consumer)]
     medians = []

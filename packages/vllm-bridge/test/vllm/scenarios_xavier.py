@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+import scenarios_history as history
 from checks import Checks, equal
 from engines import Engine
 from router import LENGTHS, OUTPUT_COUNT, Oracle, disaggregated, new_id, prefill, prompt_of
@@ -14,17 +15,27 @@ AT_ONCE = 8
 
 def equal_texts(checks: Checks, start: Callable[..., Engine], oracle: Oracle) -> None:
     for block_size in (32, 128):
+        is_keeping = block_size == history.BLOCK_SIZE
+        options = history.OPTIONS if is_keeping else {"gpuCacheBytes": 0}
         engines = [
             start(
                 f"xavier-{role}-{block_size}",
                 {"kv_role": f"kv_{role}", "kv_load_failure_policy": "recompute",
-                 "kv_connector_extra_config": {"connector": "xavier"}},
+                 "kv_connector_extra_config": {
+                     "connector": "xavier", "options": options, "bridge": {"restartCountMax": 20}}},
                 block_size=block_size,
             )
             for role in ("producer", "consumer")
         ]  # fmt: skip
         try:
-            _equal_texts(checks, engines[0], engines[1], f"xavier, block size {block_size}", oracle)
+            pair = (engines[0], engines[1])
+            _equal_texts(checks, *pair, f"xavier, block size {block_size}", oracle)
+            if is_keeping:
+                history.returning_prompts(checks, *pair, oracle)
+                history.wrong_byte(checks, *pair, oracle)
+                history.faults(checks, *pair, oracle)
+            else:
+                history.switched_off(checks, *pair, oracle)
         finally:
             for engine in engines:
                 engine.stop()
