@@ -9,7 +9,7 @@ vectors that both languages share check it.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Mapping, Sequence
 
@@ -64,3 +64,40 @@ class BlockKeyer:
             digest.update(struct.pack("<I", 0 if field is None else len(encoded) + 1) + encoded)
         digest.update(struct.pack("<I", self._block_tokens))
         return digest.digest()
+
+
+class PromptKeys:
+    """Of the prompts whose KV one life of the host may keep; none without a history, which so costs nothing."""
+
+    def __init__(self, block_tokens: int) -> None:
+        self._block_tokens = block_tokens
+        self._identity: KvIdentity | None = None
+        self._keyer: BlockKeyer | None = None
+        self._generation = 0
+
+    @property
+    def are_made(self) -> bool:
+        return self._keyer is not None
+
+    def set_identity(self, identity: KvIdentity | None) -> None:
+        """None: there is no history."""
+        self._identity = identity
+        if identity is None:
+            self._keyer = None
+            return
+        if self._generation > 0:
+            identity = replace(identity, model=f"{identity.model} #{self._generation}")
+        self._keyer = BlockKeyer(identity, self._block_tokens)
+
+    def renew(self) -> None:
+        """From now on all prompts have other keys: what is kept is never found again, and makes room in time."""
+        self._generation += 1
+        self.set_identity(self._identity)
+
+    def keys_of(
+        self, tokens: Sequence[int], params: Mapping[str, Any], salt: str | None
+    ) -> bytes | None:
+        """Of what is kept of a prompt whose KV others may have: all but its last token. None: nothing is kept."""
+        if self._keyer is None or not params.get("do_remote_decode"):
+            return None
+        return self._keyer.keys_of(tokens[:-1], salt)

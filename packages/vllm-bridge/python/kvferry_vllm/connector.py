@@ -197,6 +197,11 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
     ) -> tuple[bool, dict[str, Any] | None]:
         return self.request_finished_all_groups(request, (block_ids,))
 
+    @hook(lambda: False)
+    def reset_cache(self) -> bool:
+        """vLLM's own cache is dropped with all that connectors keep, as after a change of weights. False: not now."""
+        return self._scheduler is None or self._scheduler.reset_history()
+
     def has_pending_push_work(self) -> bool:
         return self._scheduler is not None and self._scheduler.has_pending
 

@@ -14,7 +14,7 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
-from .block_keys import BLOCK_KEY_SIZE_BYTES, BlockKeyer
+from .block_keys import BLOCK_KEY_SIZE_BYTES, PromptKeys
 from .connector_rules import rules_for
 from .handoff import Prompt, digest_tokens
 from .param_fields import is_utf8
@@ -42,8 +42,7 @@ class SchedulerHalf:
         self._engine_id = engine_id
         self._block_tokens = block_tokens
         self._rules: Rules | None = None
-        #: Names the blocks of prompts that may come back; None: no history keeps any.
-        self._keyer: BlockKeyer | None = None
+        self._keys = PromptKeys(block_tokens)
         self._epoch: str | None = None
         self._is_host_starting = False
         self._quiet_step = Step.nothing(None, False)
@@ -69,13 +68,11 @@ class SchedulerHalf:
         self._ignored.update(self._known)
         self._known = {}
         self._epoch = epoch
-        self._keyer = None
+        self._keys.set_identity(None if facts is None else facts.kv_identity)
         if facts is None:
             self._rules = None
             return
         self._lease_ms = facts.lease_ms
-        if facts.kv_identity is not None:
-            self._keyer = BlockKeyer(facts.kv_identity, self._block_tokens)
         self._rules = rules_for(facts, engine_id=self._engine_id, block_tokens=self._block_tokens)
 
     def on_new_request(
@@ -110,7 +107,7 @@ class SchedulerHalf:
         if known.question != question:
             known.question = question
             event: Event = dict(k="match", id=request_id, computed=computed_token_count, answer=answer)
-            if self._keyer is not None:
+            if self._keys.are_made:
                 event["at"] = now_ms
             self._record(**event)
         return answer
@@ -197,6 +194,13 @@ class SchedulerHalf:
         told = [dict(id=a.request_id, question=a.question, blocks=a.block_count) for a in open_ones]
         self._record(k="output", sent=[], received=[], matched=told, at=now_ms)
 
+    def reset_history(self) -> bool:
+        """Nothing that is kept may be found again: other weights, say. False while requests are open: theirs might be."""
+        if self._keys.are_made and self._known:
+            return False
+        self._keys.renew()
+        return True
+
     def on_grown(self, request_id: str, new_block_ids: Sequence[Sequence[int]]) -> None:
         """A running request got blocks for its next tokens."""
         known = self._known.get(request_id)
@@ -258,7 +262,7 @@ class SchedulerHalf:
             self._ignored.add(request_id)
             logger.warning("%s is served without KV transfer: token ids alone don't say its prompt", request_id)
             return None
-        keys = self._keys_of(tokens, params, salt)
+        keys = self._keys.keys_of(tokens, params, salt)
         first_key = b"" if keys is None else keys[:BLOCK_KEY_SIZE_BYTES]
         known = _Known(Prompt(len(tokens), digest_tokens(tokens), first_key), params)
         text = params_text(params)
@@ -271,14 +275,6 @@ class SchedulerHalf:
             event["keys"] = b64encode(keys).decode("ascii")
         self._record(**event)
         return known
-
-    def _keys_of(
-        self, tokens: Sequence[int], params: Mapping[str, Any], salt: str | None
-    ) -> bytes | None:
-        """Of what is kept of a prompt whose KV others may have: all but its last token. None: nothing is kept."""
-        if self._keyer is None or not params.get("do_remote_decode"):
-            return None
-        return self._keyer.keys_of(tokens[:-1], salt)
 
     def _take_scheduled(self, request_id: str, computed: int) -> Event:
         known = self._known[request_id]

@@ -169,6 +169,24 @@ class Scheduler(unittest.TestCase):
         self.assertEqual(self.ask(), 0)
         self.assertEqual(self.ask("another"), 0)
 
+    def test_after_a_reset_nothing_that_is_kept_is_found_again(self) -> None:
+        self.assertIsNone(self.ask())
+        self.assertFalse(self.half.reset_history(), "a request is open that may be restored")
+        self.half.on_finished("again", 0, "aborted", [[]])
+        self.assertTrue(self.half.reset_history())
+        self.assertEqual(self.ask(), 0)
+        self.half.on_finished("again", 0, "aborted", [[]])
+        # A host that starts later has the same weights; what is served now is found again.
+        self.start("life-2")
+        self.serve("second", 0)
+        self.assertIsNone(self.ask())
+        self.assertNotEqual(b64decode(self.events()[-2]["keys"]), BlockKeyer(IDENTITY, 4).keys_of(TOKENS[:8]))
+
+    def test_without_a_history_there_is_nothing_to_reset(self) -> None:
+        self.start("life-2", identity=None)
+        self.ask()
+        self.assertTrue(self.half.reset_history())
+
     def test_another_salt_is_another_prompt(self) -> None:
         self.assertEqual(self.half.matched_tokens("again", TOKENS, PRODUCE, 0, "tenant"), 0)
 

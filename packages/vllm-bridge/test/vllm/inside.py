@@ -34,6 +34,11 @@ def forget(scheduler: Any) -> bool:
     return bool(scheduler.reset_prefix_cache())
 
 
+def reset(scheduler: Any) -> bool:
+    """The same, and what the connector keeps, as after a change of the weights."""
+    return bool(scheduler.reset_prefix_cache(reset_connector=True))
+
+
 def loading(scheduler: Any) -> int:
     """Requests that wait for KV from elsewhere."""
     waiting = [*scheduler.waiting, *scheduler.kv_holding_waiting]

@@ -111,7 +111,7 @@ def push(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
 
 
 def xavier(checks: Checks, start: StartEngine, oracle: Oracle) -> None:
-    scenarios_xavier.equal_texts(checks, start, oracle)
+    scenarios_xavier.equal_texts(checks, start, oracle, start.judge_bars)
     scenarios_start.history_refused(checks, start)
 
 

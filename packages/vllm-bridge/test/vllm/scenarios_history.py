@@ -15,7 +15,7 @@ from engines import Answer, Engine
 from processes import is_alive
 from router import OUTPUT_COUNT, PREFILL, Oracle, new_id, prompt_of
 from scenarios_death import host_pid, restarted, stopped
-from scenarios_equal import hook_times
+from scenarios_equal import HOOK_P50_US_MAX, hook_times
 
 BLOCK_SIZE = 32
 #: Blocks of the device tier, far fewer than a long prompt has; the host tier has room for all.
@@ -60,7 +60,9 @@ class Pair:
         return tuple(counters.get(name, 0) for name in names)
 
 
-def returning_prompts(checks: Checks, producer: Engine, consumer: Engine, oracle: Oracle) -> None:
+def returning_prompts(
+    checks: Checks, producer: Engine, consumer: Engine, oracle: Oracle, judge_bars: bool
+) -> None:
     pair = Pair(producer, consumer, oracle)
     prompt = prompt_of(1400, seed=40)
     count = -(-(len(prompt) - 1) // BLOCK_SIZE)
@@ -97,8 +99,15 @@ def returning_prompts(checks: Checks, producer: Engine, consumer: Engine, oracle
             equal(pair.decode(again, producer.wait(request_id)), oracle(again), f"text of {len(again)}")
         if pair.counted("historyLoadedRequests")[0] - before < 5:
             raise AssertionError("fewer were restored than are kept")
+    with checks.check("after a reset of all caches nothing that was kept is restored", pair.engines):
+        pair.keep(prompts[1])
+        producer.wait_until("all caches are dropped", lambda: producer.call("reset"))
+        equal(pair.serve(prompts[1]).cached, 0, "tokens that P did not compute")
+        pair.keep(prompts[1])
     with checks.check("the time of the hooks while prompts come back is measured", pair.engines):
-        hook_times(producer, consumer)
+        medians = hook_times(producer, consumer)
+        if judge_bars:
+            equal([p50 for p50 in medians if p50 > HOOK_P50_US_MAX], [], "medians above the limit")
     with checks.check("no hook failed, and shim and connector agreed on every answer", pair.engines):
         wrong = ("divergences", "hookFailures", "historyFailedLoads", "historyLeasesOpen")
         equal(pair.counted(*wrong), (0,) * len(wrong), f"{wrong}")

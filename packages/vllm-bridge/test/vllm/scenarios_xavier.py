@@ -13,7 +13,9 @@ from router import LENGTHS, OUTPUT_COUNT, Oracle, disaggregated, new_id, prefill
 AT_ONCE = 8
 
 
-def equal_texts(checks: Checks, start: Callable[..., Engine], oracle: Oracle) -> None:
+def equal_texts(
+    checks: Checks, start: Callable[..., Engine], oracle: Oracle, judge_bars: bool
+) -> None:
     for block_size in (32, 128):
         is_keeping = block_size == history.BLOCK_SIZE
         options = history.OPTIONS if is_keeping else {"gpuCacheBytes": 0}
@@ -31,7 +33,7 @@ def equal_texts(checks: Checks, start: Callable[..., Engine], oracle: Oracle) ->
             pair = (engines[0], engines[1])
             _equal_texts(checks, *pair, f"xavier, block size {block_size}", oracle)
             if is_keeping:
-                history.returning_prompts(checks, *pair, oracle)
+                history.returning_prompts(checks, *pair, oracle, judge_bars)
                 history.wrong_byte(checks, *pair, oracle)
                 history.faults(checks, *pair, oracle)
             else:
