@@ -116,7 +116,10 @@ class HostKeeper:
     def receive(
         self, is_waiting: bool, oldest_load_at: float | None
     ) -> tuple[list[Message], Loss | None]:
-        """Results that arrived, and the loss of the host if it is lost; another one is starting then."""
+        """Results that arrived, and the loss of the host if it is lost; another one is starting then.
+
+        `oldest_load_at`: since when the host has been at the load that began first.
+        """
         host, now = self._host, self._now()
         if host is None:
             self._restart_when_due(now)
@@ -213,17 +216,14 @@ class HostKeeper:
                 host.kill("it did not become ready in time")
         elif not is_waiting:
             self._pinged_at = None
-        elif oldest_load_at is not None and now - oldest_load_at > self._load_limit_s(self._facts):
-            host.kill(f"a load has had no end for {self._load_limit_s(self._facts):.0f} s")
+        elif oldest_load_at is not None and now - oldest_load_at > limit.load:
+            host.kill(f"a load has had no end for {limit.load:.0f} s")
         elif self._pinged_at is not None:
             if now - self._pinged_at > limit.answer:
                 host.kill(f"it has not answered for {limit.answer} s")
         elif now - self._heard_at > limits.PING_INTERVAL_S:
             self._pinged_at = now
             host.send({"t": "ping"})
-
-    def _load_limit_s(self, facts: HostFacts) -> float:
-        return self._supervision.load + facts.registration_timeout_ms / 1_000
 
     def _lose(self, host: HostProcess) -> Loss:
         reader_hold_ms = 0.0 if self._facts is None else self._facts.reader_hold_ms

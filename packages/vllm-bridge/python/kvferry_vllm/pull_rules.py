@@ -8,20 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from .consumer_requests import ConsumerRequests
 from .handoff import (
-    ID_SIZE_BYTES_MAX,
-    Consume,
     Handoff,
-    NoTransfer,
+    Parsed,
     Produce,
     Prompt,
     Remote,
     encode_handoff,
     parse_params,
 )
-from .param_fields import utf8_size
-from .rules import NOTHING, REQUEST_COUNT_MAX, Finish, WithoutHistory, readable_blocks
+from .request_tables import RequestTables
+from .rules import NOTHING, Finish, WithoutHistory, readable_blocks
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Producer:
 ADDED, ANNOUNCED, LEASED = "added", "announced", "leased"
 
 
-class PullRules(WithoutHistory):
+class PullRules(RequestTables, WithoutHistory):
     def __init__(
         self,
         *,
@@ -47,20 +44,10 @@ class PullRules(WithoutHistory):
         recompute_threshold: int,
         producer: Producer | None,
     ) -> None:
+        super().__init__(recompute_threshold)
         self._engine_id = engine_id
         self._block_tokens = block_tokens
         self._producer = producer
-        self._consumed = ConsumerRequests(recompute_threshold)
-        self._produced: dict[str, str] = {}
-
-    @property
-    def request_ids(self) -> Sequence[str]:
-        return [*self._produced, *self._consumed.request_ids]
-
-    def on_new_request(
-        self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
-    ) -> None:
-        self._intake(request_id, prompt, params)
 
     def matched_tokens(
         self,
@@ -142,27 +129,14 @@ class PullRules(WithoutHistory):
     def has_pending_block_frees(self) -> bool:
         return self._consumed.is_aborting or LEASED in self._produced.values()
 
-    def _intake(
-        self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
-    ) -> None:
-        """Idempotent: parsed once per request."""
-        if request_id in self._produced or request_id in self._consumed:
-            return
-        parsed = parse_params(
+    def _parse(self, prompt: Prompt, params: Mapping[str, Any] | None) -> Parsed:
+        return parse_params(
             params,
             engine_id=self._engine_id,
             block_tokens=self._block_tokens,
             prompt=prompt,
         )
-        if isinstance(parsed, NoTransfer) or self._is_full(request_id):
-            return
-        if isinstance(parsed, Consume):
-            self._consumed.offer(request_id, parsed.handoff.prompt.token_count)
-        elif isinstance(parsed, Produce):
-            self._produced[request_id] = ADDED
-        else:
-            self._consumed.refuse(request_id)
 
-    def _is_full(self, request_id: str) -> bool:
-        count = len(self._produced) + len(self._consumed)
-        return count >= REQUEST_COUNT_MAX or utf8_size(request_id) > ID_SIZE_BYTES_MAX
+    def _produce(self, request_id: str, prompt: Prompt, parsed: Produce) -> bool:
+        self._produced[request_id] = ADDED
+        return True

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from .consumer_requests import ConsumerRequests
-from .handoff import ID_SIZE_BYTES_MAX, NoTransfer, Prompt
-from .param_fields import utf8_size
-from .push_params import PushConsume, PushProduce, parse_push_params
-from .rules import NOTHING, REQUEST_COUNT_MAX, Finish, WithoutHistory
+from .handoff import Prompt
+from .push_params import ParsedPush, PushProduce, parse_push_params
+from .request_tables import RequestTables
+from .rules import NOTHING, Finish, WithoutHistory
 
 #: States of a request whose KV is written to another engine.
 NEW, ANNOUNCED, PARTIAL, COMPLETE, HELD = "new", "announced", "partial", "complete", "held"
@@ -30,22 +29,12 @@ class _Source:
     was_handed_over: bool = False
 
 
-class PushRules(WithoutHistory):
+class PushRules(RequestTables, WithoutHistory):
     def __init__(self, *, engine_id: str, recompute_threshold: int, is_progressive: bool) -> None:
+        super().__init__(recompute_threshold)
         self._engine_id = engine_id
         self._is_progressive = is_progressive
-        self._consumed = ConsumerRequests(recompute_threshold)
-        self._produced: dict[str, _Source] = {}
         self._transfer_ids: set[str] = set()
-
-    @property
-    def request_ids(self) -> Sequence[str]:
-        return [*self._produced, *self._consumed.request_ids]
-
-    def on_new_request(
-        self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
-    ) -> None:
-        self._intake(request_id, prompt, params)
 
     def matched_tokens(
         self,
@@ -133,28 +122,17 @@ class PushRules(WithoutHistory):
         source.was_handed_over = True
         return True
 
-    def _intake(
-        self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
-    ) -> None:
-        """Idempotent: parsed once per request."""
-        if request_id in self._produced or request_id in self._consumed:
-            return
-        parsed = parse_push_params(params, engine_id=self._engine_id)
-        if isinstance(parsed, NoTransfer) or self._is_full(request_id):
-            return
-        if isinstance(parsed, PushConsume):
-            self._consumed.offer(request_id, prompt.token_count)
+    def _parse(self, prompt: Prompt, params: Mapping[str, Any] | None) -> ParsedPush:
+        return parse_push_params(params, engine_id=self._engine_id)
+
+    def _produce(self, request_id: str, prompt: Prompt, parsed: PushProduce) -> bool:
         # A transfer has one producer: a second request of the same id would be taken for it.
-        elif isinstance(parsed, PushProduce) and parsed.transfer_id not in self._transfer_ids:
-            self._transfer_ids.add(parsed.transfer_id)
-            self._produced[request_id] = _Source(parsed.transfer_id, prompt.token_count)
-        else:
-            self._consumed.refuse(request_id)
+        if parsed.transfer_id in self._transfer_ids:
+            return False
+        self._transfer_ids.add(parsed.transfer_id)
+        self._produced[request_id] = _Source(parsed.transfer_id, prompt.token_count)
+        return True
 
     def _forget(self, request_id: str, source: _Source) -> None:
         del self._produced[request_id]
         self._transfer_ids.discard(source.transfer_id)
-
-    def _is_full(self, request_id: str) -> bool:
-        count = len(self._produced) + len(self._consumed)
-        return count >= REQUEST_COUNT_MAX or utf8_size(request_id) > ID_SIZE_BYTES_MAX

@@ -30,7 +30,8 @@ class Load:
     """A load that vLLM waits for. `block_ids`: those that it fills."""
 
     block_ids: Sequence[int]
-    started_at: float
+    #: From then on the host's time for it runs: another engine may let it wait first.
+    counts_from: float
     #: Out of this engine's own history; else from another engine.
     is_restore: bool
     is_aborted: bool = False
@@ -126,7 +127,7 @@ class WorkerHalf:
     def take_output(self) -> Output:
         """Everything that ended since the last call."""
         loads = self._loads
-        oldest = min((load.started_at for load in loads.values()), default=None) if loads else None
+        oldest = min((load.counts_from for load in loads.values()), default=None) if loads else None
         is_waiting = bool(loads or self._sends or self._questions)
         results, loss = self._keeper.receive(is_waiting, oldest)
         if results:
@@ -174,7 +175,7 @@ class WorkerHalf:
             else:
                 self._questions.discard(request_id)
         elif kind == "alloc" and event["external"] > 0:
-            self._loads[request_id] = Load(event["fill"], self._now(), event.get("isRestore", False))
+            self._loads[request_id] = self._load_of(event)
         elif kind == "finish":
             self._questions.discard(request_id)
             if event["delayFree"]:
@@ -182,6 +183,11 @@ class WorkerHalf:
             load = self._loads.get(request_id)
             if load is not None:
                 load.is_aborted = True
+
+    def _load_of(self, event: Event) -> Load:
+        is_restore, facts = event.get("isRestore", False), self._keeper.facts
+        wait_ms = 0.0 if is_restore or facts is None else facts.registration_timeout_ms
+        return Load(event["fill"], self._now() + wait_ms / 1_000, is_restore)
 
     def _disown(self, events: Iterable[Event]) -> None:
         """Events for a host that is gone. No transfer of theirs was ever begun."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from .consumer_requests import ConsumerRequests
-from .handoff import ID_SIZE_BYTES_MAX, NoTransfer, Produce, Prompt
-from .param_fields import utf8_size
+from .handoff import Produce, Prompt
+from .request_tables import RequestTables
 from .returning_prompts import Matched, ReturningPrompts
-from .rules import NOTHING, REQUEST_COUNT_MAX, Finish, readable_blocks
-from .xavier_params import TicketConsume, TicketMaker, encode_ticket, parse_ticket_params
+from .rules import NOTHING, Finish, readable_blocks
+from .xavier_params import ParsedTicket, TicketMaker, encode_ticket, parse_ticket_params
 
 #: States of a request whose KV others may have.
 ADDED, ANNOUNCED, HELD = "added", "announced", "held"
@@ -26,7 +25,7 @@ class _Source:
     state: str = ADDED
 
 
-class XavierRules:
+class XavierRules(RequestTables):
     def __init__(
         self,
         *,
@@ -38,28 +37,22 @@ class XavierRules:
         ticket_key: bytes,
         keeps_history: bool = False,
     ) -> None:
+        super().__init__(recompute_threshold)
         self._engine_id = engine_id
         self._place = (host, port)
         self._block_tokens = block_tokens
         self._tickets = TicketMaker(ticket_key)
-        self._consumed = ConsumerRequests(recompute_threshold)
-        self._produced: dict[str, _Source] = {}
         #: Those of `_produced` that may come out of the history, and those that are being restored.
         self._returning = ReturningPrompts(block_tokens)
         self._keeps_history = keeps_history
 
     @property
     def request_ids(self) -> Sequence[str]:
-        return [*self._produced, *self._consumed.request_ids, *self._returning.request_ids]
+        return [*super().request_ids, *self._returning.request_ids]
 
     @property
     def keeps_history(self) -> bool:
         return self._keeps_history
-
-    def on_new_request(
-        self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
-    ) -> None:
-        self._intake(request_id, prompt, params)
 
     def matched_tokens(
         self,
@@ -147,24 +140,11 @@ class XavierRules:
             return True
         return any(source.state == HELD for source in self._produced.values())
 
-    def _intake(
-        self, request_id: str, prompt: Prompt, params: Mapping[str, Any] | None
-    ) -> None:
-        """Idempotent: parsed once per request."""
-        if request_id in self._produced or request_id in self._consumed:
-            return
-        parsed = parse_ticket_params(params, engine_id=self._engine_id, prompt=prompt)
-        if isinstance(parsed, NoTransfer) or self._is_full(request_id):
-            return
-        if isinstance(parsed, TicketConsume):
-            self._consumed.offer(request_id, prompt.token_count)
-        elif isinstance(parsed, Produce):
-            self._produced[request_id] = _Source(self._tickets.make(request_id))
-            if self._keeps_history:
-                self._returning.add(request_id, prompt.token_count - 1, prompt.first_key)
-        else:
-            self._consumed.refuse(request_id)
+    def _parse(self, prompt: Prompt, params: Mapping[str, Any] | None) -> ParsedTicket:
+        return parse_ticket_params(params, engine_id=self._engine_id, prompt=prompt)
 
-    def _is_full(self, request_id: str) -> bool:
-        count = len(self._produced) + len(self._consumed)
-        return count >= REQUEST_COUNT_MAX or utf8_size(request_id) > ID_SIZE_BYTES_MAX
+    def _produce(self, request_id: str, prompt: Prompt, parsed: Produce) -> bool:
+        self._produced[request_id] = _Source(self._tickets.make(request_id))
+        if self._keeps_history:
+            self._returning.add(request_id, prompt.token_count - 1, prompt.first_key)
+        return True

@@ -271,6 +271,21 @@ class Worker(WorkerHalfCase):
         self.host.is_gone = True
         self.assert_output(self.step(), received=["r"], invalid=[4, 5])
 
+    def test_a_restore_waits_for_no_producer(self) -> None:
+        self.half.close()
+        super().setUp()
+        self.greeting = [{**ready("life-1", "xavier"), "registrationTimeoutMs": 600_000}]
+        self.half.start()
+        self.step({**load("r", 4, 5), "isRestore": True})
+        for _ in range(int(limits.LOAD_TIMEOUT_S) - 1):
+            self.now += 1
+            self.host.inbox.append({"t": "pong", "counters": {}})
+            self.step()
+        self.assertFalse(self.host.is_killed)
+        self.now += 2
+        self.step()
+        self.assertTrue(self.hosts[-1].is_killed)
+
     def test_blocks_that_it_was_copying_are_free_when_it_is_reaped(self) -> None:
         self.step(finish("p", delay_free=True))
         self.host.die()
