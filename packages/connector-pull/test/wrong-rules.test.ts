@@ -16,8 +16,8 @@ const seedCountMax = 400
 const hints: Readonly<
   Record<string, Pick<Bounds, 'faults' | 'aborts' | 'seconds'> & { seed: number }>
 > = {
-  'free at abort': { seed: 3, faults: 0, aborts: 1, seconds: 0 },
-  'trust deregistration': { seed: 13, faults: 0, aborts: 0, seconds: 1 },
+  'free at abort': { seed: 16, faults: 0, aborts: 1, seconds: 0 },
+  'trust deregistration': { seed: 8, faults: 0, aborts: 0, seconds: 1 },
   'ignore epoch': { seed: 46, faults: 1, aborts: 0, seconds: 0 },
   'accept forged token': { seed: 231, faults: 0, aborts: 0, seconds: 0 },
   'double report': { seed: 1, faults: 0, aborts: 1, seconds: 0 },
