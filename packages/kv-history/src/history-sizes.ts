@@ -28,6 +28,7 @@ export function historySizes(
   const host = isOff ? 0 : hostBlockCount
   if (device + host > historyLimits.capacityBlockCountMax) {
     const remedy = `lower it: device and host tier together hold at most ${historyLimits.capacityBlockCountMax} blocks`
+    if (host > device) throw configError('hostBlockCount', hostBlockCount, remedy)
     throw configError('gpuCacheBytes', gpuCacheBytes, remedy)
   }
   return { blockBytes: size, deviceBlockCapacity: device, hostBlockCapacity: host }

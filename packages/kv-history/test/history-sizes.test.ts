@@ -47,7 +47,11 @@ describe('RT-49 the budget', () => {
     })
   })
 
-  test('refuses a capacity beyond the bound, naming the remedy', () => {
-    expect(() => historySizes(caches, 1_024, 2 ** 31)).toThrow(/at most 16777216 blocks/)
+  test.each([
+    ['hostBlockCount', 1_024, 2 ** 31],
+    ['gpuCacheBytes', 2 ** 53 - 1, 1_024],
+  ])('refuses a capacity beyond the bound, naming %s and the remedy', (field, ...sizes) => {
+    const words = new RegExp(`^${field}: .*at most 16777216 blocks`)
+    expect(() => historySizes(caches, ...sizes)).toThrow(words)
   })
 })

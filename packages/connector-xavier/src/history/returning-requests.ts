@@ -26,7 +26,7 @@ import {
 } from './returning-state.ts'
 
 interface ReturningRecord {
-  /** Of its prompt but the last token. */
+  /** Of its prompt but the last token, or of the beginning of that. */
   readonly keys: BlockKeys
   readonly tokenCount: number
   state: ReturningState
@@ -50,9 +50,13 @@ export class ReturningRequests {
     return this.#abortingCount > 0
   }
 
-  /** A request whose KV goes to others, and is kept. Its keys are worked out here, once. */
+  /**
+   * A request whose KV goes to others, and is kept. Its keys are worked out here, once: of a prompt that is too
+   * long for one entry those of its beginning.
+   */
   add(request: RequestView): void {
-    const tokenCount = request.promptTokenCount - 1
+    const tokenCountMax = xavierLimits.entryKeyCountMax * this.#components.blockTokens
+    const tokenCount = Math.min(request.promptTokenCount - 1, tokenCountMax)
     const keys = request.blockKeysOf?.(tokenCount)
     if (keys === undefined) return
     this.#records.set(request.requestId, { keys, tokenCount, state: { kind: 'new' } })
