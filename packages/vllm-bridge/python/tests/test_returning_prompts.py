@@ -134,6 +134,18 @@ class Scheduler(unittest.TestCase):
         self.half.on_allocated("again", TOKENS, PRODUCE, 0, [[1, 2, 3]], 4)
         self.assertEqual(self.events()[-1]["fill"], [2])
 
+    def test_one_that_ends_while_it_is_restored_is_waited_for(self) -> None:
+        self.ask()
+        self.answer(2)
+        self.ask()
+        self.half.on_allocated("again", TOKENS, PRODUCE, 0, [[1, 2, 3]], 8)
+        self.assertEqual(self.half.on_finished("again", 0, "aborted", [[1, 2, 3]]).delay_free, False)
+        self.events()
+        self.assertTrue(self.half.has_pending, "the host may still write its blocks")
+        self.half.on_output([], ["again"])
+        self.events()
+        self.assertFalse(self.half.has_pending)
+
     def test_the_same_answer_after_an_answer_of_the_host_is_told_again(self) -> None:
         """A question that is asked anew has the answer that its predecessor had."""
         self.ask()
@@ -244,13 +256,13 @@ class Worker(WorkerHalfCase):
         self.host.inbox.append(self.told())
         self.host.is_open, self.host.is_gone = False, True
         self.step(self.asked())
-        self.assertIsNone(self.half.take_answers(), "its reservation went with it")
         self.host.inbox.append(ready("life-2", "xavier"))
         self.step()
-        self.step(self.asked())
-        self.now += limits.PING_INTERVAL_S + 1
-        self.step()
-        self.assertNotIn({"t": "ping"}, self.host.sent, "asked of its predecessor")
+        self.assertIsNone(self.half.take_answers(), "its reservation went with it")
+        for question in ((), (self.asked(),)):
+            self.now += limits.PING_INTERVAL_S + 1
+            self.step(*question)
+            self.assertNotIn({"t": "ping"}, self.host.sent, "asked of its predecessor")
 
     def test_restores_are_counted_apart(self) -> None:
         restore = {**load("r", 4, 5), "isRestore": True}

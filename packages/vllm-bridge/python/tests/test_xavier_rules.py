@@ -28,11 +28,13 @@ class GoldenConversations(unittest.TestCase):
         self.assertGreater(len(scripts), 10)
         for script in scripts:
             with self.subTest(seed=script["seed"]):
+                rank = decode_ticket_rank(bytes.fromhex(script["metadata"]))
+                self.assertFalse(rank.keeps_history)
                 started = rules(
                     engine_id=script["engineId"],
                     block_tokens=script["blockTokens"],
                     recompute_threshold=script["recomputeThreshold"],
-                    ticket_key=decode_ticket_rank(bytes.fromhex(script["metadata"])).ticket_key,
+                    ticket_key=rank.ticket_key,
                 )
                 play(self, started, script)
 
