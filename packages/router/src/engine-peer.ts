@@ -66,15 +66,19 @@ export function parseEnginePeer(
   }
 }
 
+/** What an operator may say of engines that don't describe themselves, with what that means for dispatch. */
+export const declarable = { pull: 'pull', push: 'push', xavier: 'ticket' } as const
+export type DeclarableConnector = keyof typeof declarable
+
 /** An engine without the endpoint: only what the operator said. */
 export function declaredPeer(
-  connector: string,
+  connector: DeclarableConnector,
   role: 'producer' | 'consumer',
   { engineId, sideChannel, tpSize }: DeclaredPrefill,
 ): EnginePeer {
   return {
     connector,
-    transferMode: connector,
+    transferMode: declarable[connector],
     engineId: engineId ?? null,
     incarnation: null,
     role,

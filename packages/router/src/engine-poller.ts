@@ -4,7 +4,12 @@
  * and closed by startRouter; decides nothing about requests.
  */
 import type { Clock, Logger, Timer } from '@kvferry/connector-api'
-import { declaredPeer, parseEnginePeer, type EnginePeer } from './engine-peer.ts'
+import {
+  declaredPeer,
+  parseEnginePeer,
+  type DeclarableConnector,
+  type EnginePeer,
+} from './engine-peer.ts'
 import type { Engine, EngineState } from './engine.ts'
 import type { DeclaredPrefill } from './handoff.ts'
 import { routerLimits, type PollIntervals } from './limits.ts'
@@ -17,7 +22,7 @@ export interface PollerOptions {
   readonly intervals: PollIntervals
   readonly pollMs: number
   /** For engines without `/kvferry/v1/peer`: what the operator says they run. */
-  readonly declaredConnector: string | null
+  readonly declaredConnector: DeclarableConnector | null
 }
 
 /** Pure: the wait before the next look after `failureCount` failures in a row. */

@@ -13,6 +13,7 @@ import {
   valueAt,
   type Problem,
 } from '@kvferry/runtime'
+import { declarable, type DeclarableConnector } from './engine-peer.ts'
 import type { DeclaredPrefill } from './handoff.ts'
 import {
   defaultDeadlines,
@@ -60,8 +61,7 @@ const overrides = (defaults: Readonly<Record<string, number>>) =>
     Object.fromEntries(Object.keys(defaults).map((key) => [key, milliseconds.optional()])),
   )
 
-/** Connectors that plain vLLM has. */
-const declarable = ['pull', 'push'] as const
+const connectorNames = Object.keys(declarable) as DeclarableConnector[]
 
 const portRemedy = 'use an integer from 0 to 65535 (0 = any free port)'
 const schema = z.strictObject({
@@ -74,9 +74,7 @@ const schema = z.strictObject({
     .max(65_535, { error: portRemedy })
     .default(8_000),
   /** For engines that cannot describe themselves. */
-  connector: z
-    .enum(declarable, { error: `only ${declarable.join(' and ')} can be declared` })
-    .nullish(),
+  connector: z.enum(connectorNames, { error: `use one of ${connectorNames.join(', ')}` }).nullish(),
   policy: z.enum(policyNames, { error: `use ${policyNames.join(' or ')}` }).default('round-robin'),
   deadlines: overrides({ ...defaultDeadlines }).default({}),
   poll: overrides({ ...defaultPollIntervals }).default({}),
@@ -100,7 +98,7 @@ export interface RouterConfig {
   /** Default 8000; 0 = any free port. */
   readonly port?: number
   /** What engines without `/kvferry/v1/peer` run. */
-  readonly connector?: 'pull' | 'push' | null
+  readonly connector?: DeclarableConnector | null
   /** Which of several engines gets the next request. Default `round-robin`. */
   readonly policy?: PolicyName
   readonly deadlines?: Partial<Deadlines>
@@ -112,7 +110,7 @@ export interface ParsedRouterConfig {
   readonly decodes: readonly string[]
   readonly host: string
   readonly port: number
-  readonly connector: 'pull' | 'push' | null
+  readonly connector: DeclarableConnector | null
   readonly policy: PolicyName
   readonly deadlines: Deadlines
   readonly poll: PollIntervals

@@ -29,7 +29,7 @@ Example:
   kvferry-router --prefill http://127.0.0.1:8001 --decode http://127.0.0.1:8002 --port 8000
 
 Engines that publish /kvferry/v1/peer need no more. For engines without it (plain vLLM servers) say
---connector pull or push; the --prefill-… flags then belong to the --prefill URLs in the same order, and
+--connector pull, push or xavier; the --prefill-… flags then belong to the --prefill URLs in the same order, and
 push needs all three.`
 
 const integer = (text: string): number => {
@@ -46,7 +46,7 @@ function parseFlags(argv: readonly string[], host: CliHost): Flags {
     .option('--decode <url...>', 'decode engines')
     .option('--host <host>', 'address to listen on (default 127.0.0.1)')
     .option('--port <port>', 'port to listen on, 0 = any (default 8000)', integer)
-    .option('--connector <name>', 'what engines without /kvferry/v1/peer run: pull or push')
+    .option('--connector <name>', 'what engines without /kvferry/v1/peer run: pull, push or xavier')
     .option('--policy <name>', `who is next: ${policyNames.join(' or ')} (default round-robin)`)
     .option('--prefill-engine-id <id...>', 'engine id that each prefill engine must report')
     .option('--prefill-side-channel <host:port...>', 'where decode reaches each prefill engine')

@@ -142,7 +142,7 @@ describe('configuration', () => {
       'prefill[0].engineID',
       'engineId',
     ],
-    [{ ...minimal, connector: 'ticket' }, 'connector', 'only pull and push'],
+    [{ ...minimal, connector: 'ticket' }, 'connector', 'use one of pull, push, xavier'],
     [{ ...minimal, policy: 'random' }, 'policy', 'use round-robin or least-load'],
     [{ ...minimal, port: 70_000 }, 'port', ''],
     [{ ...minimal, deadlines: { totalMs: -1 } }, 'deadlines.totalMs', ''],

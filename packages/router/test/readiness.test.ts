@@ -122,21 +122,25 @@ describe('readiness', () => {
     await eventually(async () => (await ready(router.url)).status === 503)
   })
 
+  const silent = async () => ({
+    prefills: [await engine('producer', prefillAnswer, null)],
+    decodes: [await engine('consumer', decodeAnswer, null)],
+  })
+
   it('needs a word from the operator for engines that cannot describe themselves', async () => {
-    const make = async () => ({
-      prefills: [await engine('producer', prefillAnswer, null)],
-      decodes: [await engine('consumer', decodeAnswer, null)],
-    })
-    const without = await setup(await make())
-    expect((await ready(without.router.url)).problems.join()).toContain('--connector')
-    const engines = await make()
+    const { router } = await setup(await silent())
+    expect((await ready(router.url)).problems.join()).toContain('--connector')
+  })
+
+  it.each(['pull', 'xavier'] as const)('serves engines that are declared as %s', async (name) => {
+    const engines = await silent()
     const declared = {
       url: engines.prefills[0]!.url,
       engineId: 'p0',
       sideChannel: '10.1.2.3:5601',
       tp: 2,
     }
-    const config = { connector: 'pull', prefill: [declared] } as const
+    const config = { connector: name, prefill: [declared] }
     const { router } = await setup({ ...engines, config })
     expect((await ready(router.url)).status).toBe(200)
     expect((await post(router.url, prompt)).status).toBe(200)
@@ -209,7 +213,7 @@ describe('descriptions', () => {
     const prefill = declaredPeer('pull', 'producer', {})
     const decode = parseEnginePeer(peerOf('consumer'))!
     expect(findMismatch(prefill, decode)).toBeNull()
-    expect(findMismatch(declaredPeer('other', 'producer', {}), decode)?.field).toBe('connector')
+    expect(findMismatch(declaredPeer('xavier', 'producer', {}), decode)?.field).toBe('connector')
   })
 
   it('backs off, bounded, and starts anew', () => {

@@ -21,6 +21,7 @@ import {
   handoff,
   prefillAnswer,
   sendJson,
+  sse,
   type Behaviour,
   type FakeEngine,
 } from './support/fake-engine.ts'
@@ -70,7 +71,7 @@ function betweenLegs(p: FakeEngine, d: FakeEngine, onReleased: (outcome: string)
 }
 
 describe('a handoff is given back', () => {
-  it('when the client left between the legs', async () => {
+  it('when the client left between the legs, once, and D is asked nothing (RT-05)', async () => {
     const p = await engine('producer', prefillAnswer)
     const d = await engine('consumer', withRelease(decodeAnswer))
     const outcomes: string[] = []
@@ -90,17 +91,20 @@ describe('a handoff is given back', () => {
     ['is overloaded', 429],
     ['is ending', 503],
     ['fails', 500],
-  ])('when the decode engine %s', async (_, status) => {
-    const { router, d } = await setup({
+  ])('when the decode engine %s: once (RT-05)', async (_, status) => {
+    const { router, p, d } = await setup({
       decode: withRelease((_request, response) =>
         sendJson(response, status, { error: { message: 'no', code: 'x' } }),
       ),
     })
     const answer = await post(router.url, prompt)
     expect(answer.status).toBeGreaterThanOrEqual(400)
-    await eventually(() => releasesAt(d).length === 1)
-    expect(releasesAt(d)[0]!.body).toEqual({ kv_transfer_params: handoff })
     await eventually(async () => (await metric(router, sent)) === 1)
+    expect(releasesAt(d).map(({ body }) => body)).toEqual([{ kv_transfer_params: handoff }])
+    // Only the decode engine may tell the prefill engine.
+    expect(p.received).toHaveLength(1)
+    await router.close()
+    expect(releasesAt(d)).toHaveLength(1)
   })
 
   it('at another decode engine, when the chosen ones cannot be reached', async () => {
@@ -154,10 +158,17 @@ describe('a handoff is left alone', () => {
   })
 
   it('when a decode engine took it, streamed and not: no further call (RT-33)', async () => {
-    const { router, p, d } = await setup({ decode: withRelease(decodeAnswer) })
+    const streamed = sse(['data: {"a":1}\n\n', 'data: [DONE]\n\n'])
+    const answerOf: Behaviour = (request, response) =>
+      (request.body['stream'] === true ? streamed : decodeAnswer)(request, response)
+    const { router, p, d } = await setup({ decode: withRelease(answerOf) })
     for (const stream of [false, true]) {
-      expect((await post(router.url, { ...prompt, stream })).status).toBe(200)
+      const answer = await post(router.url, { ...prompt, stream })
+      expect(answer.status).toBe(200)
+      expect(answer.text.endsWith('data: [DONE]\n\n')).toBe(stream)
     }
+    // Closing waits for releases that are under way.
+    await router.close()
     expect(releasesAt(d)).toEqual([])
     expect([p.received.length, d.received.length]).toEqual([2, 2])
   })
@@ -174,12 +185,16 @@ describe('a handoff is left alone', () => {
     expect(releasesAt(d)).toEqual([])
   })
 
-  it('where no decode engine knows how: its lease ends by itself', async () => {
+  it('where no decode engine knows how: its lease ends by itself, the client has D’s error (RT-05)', async () => {
+    const refusal = { error: { message: 'too long', code: 'ERR_KV_LIMIT' } }
     const { router } = await setup({
       decode: (request, response) =>
-        sendJson(response, request.path === releasePath ? 404 : 400, {}),
+        request.path === releasePath
+          ? sendJson(response, 404, {})
+          : sendJson(response, 400, refusal),
     })
-    expect((await post(router.url, prompt)).status).toBe(400)
+    const answer = await post(router.url, prompt)
+    expect([answer.status, JSON.parse(answer.text)]).toEqual([400, refusal])
     await eventually(async () => (await metric(router, failed)) === 1)
   })
 })
