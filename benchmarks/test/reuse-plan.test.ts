@@ -1,10 +1,18 @@
 /** The published protocols, their sizes, and which runs a list of connectors becomes. */
 import { describe, expect, it } from 'vitest'
+import { historyLimits } from '@kvferry/kv-history'
 import type { Configuration } from '../src/compare/configuration.ts'
 import { plannedRequests } from '../src/experiments/experiment-trial.ts'
+import { clearlyFewerShare } from '../src/reuse/counter-checks.ts'
 import { reuseGeometry } from '../src/reuse/geometry.ts'
-import { createDocument, planReuse, type WorkingSet } from '../src/reuse/plan.ts'
-import { reusePresets } from '../src/reuse/presets.ts'
+import {
+  createDocument,
+  planReuse,
+  pressureCount,
+  targetCount,
+  type WorkingSet,
+} from '../src/reuse/plan.ts'
+import { reuseEngine, reusePresets, type ReusePreset } from '../src/reuse/presets.ts'
 import { reuseRuns } from '../src/reuse/runs-of.ts'
 
 const planOf = (workingSet: WorkingSet, cycles: number) =>
@@ -70,26 +78,64 @@ describe('the plan', () => {
 
 describe('the sizes', () => {
   it('are the published ones at the published capacity', () => {
-    const shape = { ...reusePresets.full.engine, model: 'qwen2.5-0.5b' }
+    const shape = reuseEngine(reusePresets.full, 'changing')
     expect(shape.blockCount).toBe(1_024)
     expect(reuseGeometry(shape)).toEqual({
       documentTokens: 4_000,
       historyBlocks: 1_365,
       historyBytes: 1_365 * 192 * 1_024,
+      documentBytes: 250 * 192 * 1_024,
       matchedBlocks: 2_389,
       tierDocumentTokens: 61 * 16,
       tierBudgetBytes: 5 * 192 * 1_024,
     })
   })
 
-  it.each(Object.values(reusePresets))(
-    'of $name: four documents fit an engine, the pressure fits not even the matched one',
-    ({ engine, outputTokens }) => {
+  const cases = Object.values(reusePresets).flatMap((preset: ReusePreset) =>
+    (['hot', 'changing'] as const).map((set) => [preset.name, set, preset] as const),
+  )
+
+  it.each(cases)(
+    'of %s, %s: four documents fit an engine, the pressure fits not even the matched one',
+    (_name, workingSet, preset) => {
+      const engine = reuseEngine(preset, workingSet)
       const { documentTokens, matchedBlocks } = reuseGeometry(engine)
+      const { outputTokens } = preset
       const blocks = Math.ceil((documentTokens + outputTokens) / engine.blockTokens)
       expect(4 * blocks).toBeLessThanOrEqual(engine.blockCount)
       expect(12 * blocks).toBeGreaterThan(matchedBlocks)
       expect(documentTokens + outputTokens).toBeLessThanOrEqual(engine.maxModelLen)
+    },
+  )
+
+  it.each(cases)('of %s, %s: have the published ratios', (_name, workingSet, preset) => {
+    const engine = reuseEngine(preset, workingSet)
+    const { documentTokens, historyBlocks } = reuseGeometry(engine)
+    const documentBlocks = documentTokens / engine.blockTokens
+    const historyCapacity = historyBlocks + engine.blockCount
+    const cycleBlocks = (targetCount + pressureCount) * documentBlocks
+    const ratios = [
+      [documentBlocks / engine.blockCount, 250 / 1_024],
+      [historyBlocks / engine.blockCount, 1_365 / 1_024],
+      // Both tiers of the history, of what one cycle of the changing set brings.
+      [historyCapacity / cycleBlocks, 2_389 / 4_000],
+    ] as const
+    for (const [ours, published] of ratios)
+      expect(Math.abs(ours / published - 1)).toBeLessThan(0.01)
+  })
+
+  it.each(Object.values(reusePresets))(
+    'of $name, changing: the published writer would keep at most half of a document, and of all less than the check allows',
+    (preset: ReusePreset) => {
+      const { documentBytes } = reuseGeometry(reuseEngine(preset, 'changing'))
+      // Of 250 blocks of 192 KiB 61 came back once the tiers were full: 1,486 in all, less four whole documents.
+      const keptBytes = ((1_486 - 4 * 249) / 8) * 192 * 1_024
+      const keptShare = keptBytes / documentBytes
+      expect(keptShare).toBeLessThan(0.5)
+      // While the tiers fill, in the first of three cycles, all is kept.
+      expect((1 + 2 * keptShare) / 3).toBeLessThan(clearlyFewerShare)
+      // One request's limit doesn't cut the document.
+      expect(documentBytes).toBeLessThanOrEqual(historyLimits.candidateSizeBytesMax)
     },
   )
 

@@ -59,15 +59,16 @@ export function parseExperimentFlags(flags: ExperimentFlags): ExperimentRequest 
   }
 }
 
-/** The preset's engine with what the flags say instead. @throws UsageError. */
+/** The preset's engine with what the flags say instead; its scale is its model's. @throws UsageError. */
 export function parseShape(flags: ExperimentFlags, preset: EngineShape): EngineShape {
   const { model, kvScale, timeScale, numBlocks } = flags
+  const isOther = model !== undefined && model !== preset.model
   const whole = (flag: string, text: string | undefined, min: number, otherwise: number): number =>
     text === undefined ? otherwise : integerBetween(flag, text, { min, max: 1_048_576 })
   const shape: EngineShape = {
     ...preset,
     model: model ?? preset.model,
-    kvScale: whole('kv-scale', kvScale, 1, preset.kvScale),
+    kvScale: whole('kv-scale', kvScale, 1, isOther ? 1 : preset.kvScale),
     timeScale:
       timeScale === undefined
         ? preset.timeScale

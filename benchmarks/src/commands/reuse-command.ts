@@ -6,7 +6,12 @@ import { traitsOf } from '../compare/configuration.ts'
 import type { CommandIo } from '../main.ts'
 import { reuseGeometry } from '../reuse/geometry.ts'
 import { workingSets, type WorkingSet } from '../reuse/plan.ts'
-import { reusePresets, type ReusePreset, type ReusePresetName } from '../reuse/presets.ts'
+import {
+  reuseEngine,
+  reusePresets,
+  type ReusePreset,
+  type ReusePresetName,
+} from '../reuse/presets.ts'
 import { runReuse } from '../reuse/run-reuse.ts'
 import { budgetOption, reuseRuns, type ReuseChoice } from '../reuse/runs-of.ts'
 import { renderReuse } from '../reuse/table.ts'
@@ -60,14 +65,14 @@ async function reuse(flags: ReuseFlags, io: CommandIo): Promise<number> {
   const named = reusePresets[
     oneOf('preset', flags.preset, Object.keys(reusePresets) as ReusePresetName[])
   ] as ReusePreset
-  const preset = { ...named, engine: parseShape(flags, named.engine) }
-  const cycles = cyclesOf(flags, preset, workingSet)
+  const engine = parseShape(flags, reuseEngine(named, workingSet))
+  const cycles = cyclesOf(flags, named, workingSet)
   const concurrency = Number(oneOf('concurrency', flags.concurrency, ['1', '4', '16']))
   const withControls = oneOf('controls', flags.controls, ['all', 'none']) === 'all'
   assertOutputs(request)
   const runs = reuseRuns(await choicesOf(request), {
-    ...{ workingSet, withControls, shape: preset.engine },
-    geometry: reuseGeometry(preset.engine),
+    ...{ workingSet, withControls, shape: engine },
+    geometry: reuseGeometry(engine),
   })
   const prefixCaching = workingSet === 'capacity-tier' ? 'off' : 'on'
   return runMeasured(request, io, {
@@ -75,7 +80,17 @@ async function reuse(flags: ReuseFlags, io: CommandIo): Promise<number> {
     measure: ({ kind, nixl, deviceTier }, dependencies) =>
       runReuse(
         {
-          ...{ preset, workingSet, cycles, concurrency, runs, prefixCaching, nixl, deviceTier },
+          ...{
+            preset: named,
+            engine,
+            workingSet,
+            cycles,
+            concurrency,
+            runs,
+            prefixCaching,
+            nixl,
+            deviceTier,
+          },
           agent: kind,
           seed: request.seed,
         },

@@ -9,7 +9,8 @@ import type { ReuseRunEntry, ReuseWorkload } from './result.ts'
 
 /** Share of the complete prompt blocks of all revisits. */
 const wholePrefixShare = 0.95
-const clearlyFewerShare = 0.8
+/** More is no negative control. */
+export const clearlyFewerShare = 0.8
 
 export const hitShareOf = ({ revisitHistory, revisitBlocks }: ReuseRunEntry): number =>
   revisitBlocks === 0 ? 0 : revisitHistory.hitBlocks / revisitBlocks

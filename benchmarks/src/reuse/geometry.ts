@@ -22,6 +22,7 @@ export interface ReuseGeometry {
   /** Blocks of the device history; the host history has as many as the engine. */
   readonly historyBlocks: number
   readonly historyBytes: number
+  readonly documentBytes: number
   /** Engine blocks of the control with as much device memory for KV as engine and device history together. */
   readonly matchedBlocks: number
   /** Of the capacity-tier run. */
@@ -39,6 +40,7 @@ export function reuseGeometry(shape: EngineShape): ReuseGeometry {
     documentTokens: Math.floor(documentBlocks * blockTokens),
     historyBlocks,
     historyBytes: historyBlocks * sizeBytes,
+    documentBytes: documentBlocks * sizeBytes,
     matchedBlocks: blockCount + historyBlocks,
     tierDocumentTokens: Math.floor(published.tierDocumentBlocks * ratio * blockTokens),
     tierBudgetBytes: published.tierBudgetBlocks * sizeBytes,

@@ -4,6 +4,7 @@
  */
 import type { CompareDependencies } from '../compare/compare.ts'
 import type { Observations } from '../compare/noise-floor.ts'
+import type { EngineShape } from '../compare/presets.ts'
 import type { RunContext } from '../compare/run-entry.ts'
 import { unlessInvalid } from '../experiments/bar.ts'
 import {
@@ -25,6 +26,8 @@ import type { ReuseRun } from './runs-of.ts'
 
 export interface ReuseOptions extends Surroundings {
   readonly preset: ReusePreset
+  /** The preset's for this working set, or what was asked for instead. */
+  readonly engine: EngineShape
   readonly workingSet: WorkingSet
   readonly cycles: number
   readonly concurrency: number
@@ -43,8 +46,8 @@ function noiseObservations(run: ReuseRun, trials: readonly ReuseTrial[]): Observ
 }
 
 function workloadOf(options: ReuseOptions, first: ReuseRun, requests: number): ReuseWorkload {
-  const { preset, workingSet } = options
-  const geometry = reuseGeometry(preset.engine)
+  const { preset, engine, workingSet } = options
+  const geometry = reuseGeometry(engine)
   const { documentTokens, tierDocumentTokens, historyBlocks } = geometry
   return {
     preset: preset.name,
@@ -56,7 +59,7 @@ function workloadOf(options: ReuseOptions, first: ReuseRun, requests: number): R
     documentTokens: workingSet === 'capacity-tier' ? tierDocumentTokens : documentTokens,
     outputTokens: preset.outputTokens,
     historyBlocks,
-    engine: { ...preset.engine, hooks: first.configuration.hooks },
+    engine: { ...engine, hooks: first.configuration.hooks },
     prefixCaching: options.prefixCaching,
   }
 }
@@ -69,15 +72,15 @@ export async function runReuse(
   options: ReuseOptions,
   dependencies: CompareDependencies,
 ): Promise<ReuseResult> {
-  const { preset, runs, agent, prefixCaching, concurrency, workingSet } = options
+  const { preset, engine, runs, agent, prefixCaching, concurrency, workingSet } = options
   const [first] = runs
   if (!first) throw new RangeError('nothing to run')
   const { outputTokens } = preset
-  const { documentTokens, tierDocumentTokens } = reuseGeometry(preset.engine)
+  const { documentTokens, tierDocumentTokens } = reuseGeometry(engine)
   const plan = planReuse({
     ...{ workingSet, concurrency, outputTokens, seed: options.seed, cycles: options.cycles },
     documentTokens: workingSet === 'capacity-tier' ? tierDocumentTokens : documentTokens,
-    blockTokens: preset.engine.blockTokens,
+    blockTokens: engine.blockTokens,
   })
   const measured = await measureInTurn(runs, plan, preset.trials, options, dependencies)
   const context: RunContext = {

@@ -31,7 +31,7 @@ test('a router’s own keys are left alone; requests without flags are nobody’
   )
 })
 
-describe('a malformed one is refused by its field', () => {
+describe('a malformed one is refused by its field (RT-48)', () => {
   test.each([
     ['do_remote_decode', true],
     ['do_remote_prefill', 'yes'],
