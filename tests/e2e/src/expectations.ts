@@ -32,6 +32,22 @@ export async function expectNoBlockKept(deployment: Deployment, name: EngineName
   expect(blocks.free + blocks.cached, last).toBe(blocks.total)
 }
 
+/** Nothing of a connector's or an agent's is under way, pinned, or out of service. */
+const gauges = ['leasesOpen', 'blocksQuarantined', 'historyLeasesOpen', 'historySlotsQuarantined']
+
+/** No lease, ticket, reservation, quarantine or transfer is open; each ticket that was registered has ended. */
+export async function expectNothingOpen(deployment: Deployment, name: EngineName): Promise<void> {
+  await waitUntil(`${name} has nothing open`, async () => {
+    const { connectorCounters: counters, agentCounters } = await deployment.stats(name)
+    const { ticketsRegistered = 0, ticketsFinished = 0 } = counters
+    const open = gauges.filter((gauge) => (counters[gauge] ?? 0) !== 0)
+    if (open.length + agentCounters.transfersOpen === 0 && ticketsRegistered === ticketsFinished) {
+      return true
+    }
+    throw new Error(JSON.stringify({ counters, agentCounters }))
+  })
+}
+
 /** Nothing is abandoned in shared memory that was not before. A neighbour may be about to map what it made. */
 export async function expectNothingAbandoned(before: readonly string[]): Promise<void> {
   await waitUntil('nothing is left in shared memory', () => {

@@ -28,6 +28,7 @@ let expected: readonly Outcome[] | null = null
 describe.each([
   ['xavier', 'slabs'],
   ['xavier', 'auto'],
+  ['push', 'slabs'],
   ['push', 'auto'],
 ])('%s, path: %s', (connector, path) => {
   test('every block arrives as it left, and the counters say how', async () => {
@@ -44,11 +45,6 @@ describe.each([
     expect(expected.map(({ kind }) => kind)).toEqual(requests.map(() => 'text'))
     expect(outcomes).toEqual(expected)
     const { verification } = await deployment.stats('decode')
-    console.log(
-      await deployment.stats('decode'),
-      await deployment.stats('prefill'),
-      deployment.child('decode'),
-    )
     expect(verification.blocksLoaded).toBe(requests.length * Math.ceil(250 / blockTokens))
     expect(verification.mismatchedBlocks).toBe(0)
     const { connectorCounters: counters } = await deployment.stats('prefill')

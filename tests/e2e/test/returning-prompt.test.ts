@@ -1,4 +1,5 @@
-/** RT-30, RT-52: prompts that P's own cache dropped come back through its history, between processes over real NIXL. */
+/** Prompts that P's own cache dropped come back through its history, between processes over real NIXL. */
+import { execFileSync } from 'node:child_process'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { complete, promptOf, type CompletionRequest, type Outcome } from '../src/completions.ts'
 import { startDeployment, type Deployment } from '../src/deployment.ts'
@@ -60,7 +61,7 @@ async function kept() {
   throw new Error('of five prompts none was kept whole')
 }
 
-test('a prompt that P dropped is restored block for block, computes less and says the same; streamed and not', async () => {
+test('RT-30, RT-52: a prompt that P dropped is restored block for block, computes less and says the same; streamed and not', async () => {
   const { seed: keptSeed, first, expected } = await kept()
   expect(first).toMatchObject({ outcome: expected, restoredBlocks: 0, finished: 1 })
   for (const stream of [false, true]) {
@@ -74,4 +75,13 @@ test('a prompt that P dropped is restored block for block, computes less and say
   }
   const metrics = await (await fetch(`${deployment.child('prefill').ready.url}/metrics`)).text()
   expect(metrics).toContain('kv_history_hit_blocks_total{tier="host"} 64')
+})
+
+test('RT-09: the build that these processes run has its assertions, in production, too', () => {
+  const script = `
+    import { assert } from '@kvferry/connector-api'
+    try { assert(false, 'kept') } catch (error) { process.stdout.write(error.message) }`
+  const options = { cwd: import.meta.dirname, env: { ...process.env, NODE_ENV: 'production' } }
+  const args = ['--input-type=module', '--eval', script]
+  expect(execFileSync(process.execPath, args, options).toString()).toContain('kept')
 })

@@ -47,11 +47,11 @@ async function expectVerified(requests: readonly CompletionRequest[]): Promise<v
   expect(after.mismatchedBlocks).toBe(0)
 }
 
-test('one after the other, each equals the oracle, every block loaded and verified', async () => {
+test('RT-52: one after the other, each equals the oracle, every block loaded and verified', async () => {
   for (const request of requestsOf(lengths, 1_000)) await expectVerified([request])
 })
 
-test('28 at once, streamed and not, all equal the oracle', async () => {
+test('RT-52: 28 at once, streamed and not, all equal the oracle', async () => {
   await expectVerified(requestsOf([...lengths, ...lengths, ...lengths, ...lengths], 2_000))
   const tickets = async (): Promise<(number | undefined)[]> => {
     const { connectorCounters: counters } = await deployment.stats('prefill')
