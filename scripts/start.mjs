@@ -5,8 +5,19 @@ import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { root, runMain, setup } from './setup.mjs'
 
-// What the user adds comes after it and wins.
-const demonstration = ['compare', '--preset', 'quick', '--demo', '--html', 'kvferry-report.html']
+// Each connector once, so that it stays a matter of a minute. What the user adds comes after it and wins.
+const demonstration = [
+  ...[
+    'compare',
+    '--preset',
+    'quick',
+    '--connectors',
+    'pull,push,xavier',
+    '--posting',
+    'background',
+  ],
+  ...['--demo', '--html', 'kvferry-report.html'],
+]
 
 await runMain(async () => {
   await setup()
