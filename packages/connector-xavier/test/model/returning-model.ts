@@ -67,7 +67,10 @@ type State = ReturningModelState
 type Act = (state: State) => void
 
 const blockTokens = 16
-const context = { blockTokens, tokenCount: 2 * blockTokens, isKnown: true, renewAfterMs: 1 }
+const context = {
+  ...{ blockTokens, tokenCount: 2 * blockTokens, isKnown: true },
+  ...{ renewAfterMs: 1, giveUpAfterMs: 2 },
+}
 const leaseMs = 2
 const error = { code: 'ERR_KV_TRANSFER_FAILED' } as unknown as AnyConnectorError
 
