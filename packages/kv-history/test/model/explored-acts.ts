@@ -121,7 +121,7 @@ function beginChunk(world: ExploredWorld, blockCount: number): void {
   const stage = world.staging.stage({
     ...{ words: wordsOf(names), blockCount: names.length, positions },
   })
-  world.chunk = { job, stage, copies: [], isAbandoned: false }
+  world.chunk = { job, stage, copies: [] }
   if (stage.moves.length > 0) return beginCopies(world, moveCopies(stage, 1))
   beginBlocks(world)
 }
