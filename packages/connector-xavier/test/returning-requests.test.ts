@@ -17,7 +17,11 @@ test('of a prompt with more blocks than one entry may name, its beginning is ask
   const view = (id: typeof kept, promptTokenCount: number) =>
     ({
       ...{ requestId: id, promptTokenCount },
-      blockKeysOf: (count: number) => new Uint8Array(blockKeySizeBytes * Math.ceil(count / 2)),
+      blockKeysOf: (count: number) => {
+        // What asks inside vLLM has the keys of just these.
+        expect(count).toBe(promptTokenCount - 1)
+        return new Uint8Array(blockKeySizeBytes * Math.ceil(count / 2))
+      },
     }) as unknown as RequestView
   returning.add(view(kept, 9))
   returning.offer(kept)
@@ -27,7 +31,7 @@ test('of a prompt with more blocks than one entry may name, its beginning is ask
   expect(decodeMetadata(outbox.drain())).toMatchObject([{ kind: 'ask', requestId }])
   returning.answered({ requestId, question: 1, blockCount: countMax - 1 })
   expect(returning.matched(requestId, 2)).toBe(2 * (countMax - 1))
-  // What it has is all that could be asked for.
+  // What it has is all that there can be.
   expect(returning.matched(requestId, 2 * countMax)).toBe(0)
   expect(outbox.isEmpty).toBe(true)
 })

@@ -55,9 +55,9 @@ export class ReturningRequests {
    * long for one entry those of its beginning.
    */
   add(request: RequestView): void {
-    const tokenCountMax = xavierLimits.entryKeyCountMax * this.#components.blockTokens
-    const tokenCount = Math.min(request.promptTokenCount - 1, tokenCountMax)
-    const keys = request.blockKeysOf?.(tokenCount)
+    const tokenCount = request.promptTokenCount - 1
+    const sizeBytesMax = xavierLimits.entryKeyCountMax * blockKeySizeBytes
+    const keys = request.blockKeysOf?.(tokenCount).subarray(0, sizeBytesMax)
     if (keys === undefined) return
     this.#records.set(request.requestId, { keys, tokenCount, state: { kind: 'new' } })
   }
