@@ -114,13 +114,19 @@ export interface NativeCudaInfo {
   }[]
 }
 
+/** Block ids, or regions, offsets and lengths. */
+export type NativeSide = Uint32Array | readonly [Uint32Array, Float64Array, Float64Array]
+
 /**
- * Posts of one call as one flat list, so that C++ reads by index instead of by property name. Per post:
- * direction (0 read, 1 write), peer, fence, notification, deadlineMs, path (0 descriptors, 1 slabs), then
- * two sides of: table, block ids
- * or regions, offsets, lengths (both null for block ids).
+ * Posts of one call as two flat lists, so that C++ reads by index instead of by property name, and numbers
+ * without asking V8 for each. Per post in `numbers`: direction (0 read, 1 write), peer, fence (-1: none),
+ * deadlineMs, path (0 descriptors, 1 slabs), table here, table there, and room for the handle, which is the
+ * answer. `numbers` may be longer. In `lists`: notification or null, side here, side there.
  */
-export type NativePosts = (number | Uint8Array | Uint32Array | Float64Array | null)[]
+export interface NativePosts {
+  readonly numbers: Float64Array
+  readonly lists: (Uint8Array | NativeSide | null)[]
+}
 
 export interface NativeAgent {
   /** Ticket of the start of the thread and the library's agent. */
@@ -144,7 +150,11 @@ export interface NativeAgent {
   createFence(): number
   /** `delayUs`: an integer; 0 signals it at once. */
   signalFence(fence: number, delayUs: number): void
-  post(posts: NativePosts, isWaitUntilPosted: boolean): number[]
+  post(
+    numbers: NativePosts['numbers'],
+    lists: NativePosts['lists'],
+    isWaitUntilPosted: boolean,
+  ): void
   expectNotifications(isExpected: boolean): void
   counters(): Record<
     | 'transfersPosted'

@@ -28,7 +28,7 @@ import { DrainWaiters } from './drain-waiters.ts'
 import { nativeMemoryOf } from './native-memory.ts'
 import { frameMetadata, unframeMetadata } from './metadata-frame.ts'
 import { callNative, operatingError, type FailureContext } from './nixl-error.ts'
-import { bytes, deadline, handle, layOutPosts } from './post-list.ts'
+import { bytes, deadline, handle, sendPosts } from './post-list.ts'
 import { PendingCommands } from './pending-commands.ts'
 
 export interface NixlAgentOptions {
@@ -179,9 +179,10 @@ export class NixlAgent implements TransferAgent {
     posts: readonly TransferPost[],
     options: { readonly waitUntilPosted?: boolean } = {},
   ): TransferHandle[] {
-    const list = layOutPosts(posts)
     const isWaitUntilPosted = options.waitUntilPosted ?? false
-    const handles = this.#call('post', () => this.#native.post(list, isWaitUntilPosted))
+    const handles = sendPosts(posts, (numbers, lists) =>
+      this.#call('post', () => this.#native.post(numbers, lists, isWaitUntilPosted)),
+    )
     this.#openTransfers += handles.length
     return handles as TransferHandle[]
   }

@@ -46,52 +46,74 @@ afterAll(async () => {
   memory.free()
 })
 
-const good = (): NativePosts => [
-  ...[0, peer, null, null, 1_000, 0],
-  ...[table, Uint32Array.of(1), null, null],
-  ...[remoteTable, Uint32Array.of(2), null, null],
-]
+const good = (): NativePosts => ({
+  numbers: Float64Array.of(0, peer, -1, 1_000, 0, table, remoteTable, 0),
+  lists: [null, Uint32Array.of(1), Uint32Array.of(2)],
+})
 
-/** The good post with one field changed. */
-const changed = (index: number, value: unknown): NativePosts => {
+const post = ({ numbers, lists }: NativePosts) => agent.post(numbers, lists, false)
+
+/** The good post with one of its numbers, or of its lists, changed. */
+const number = (index: number, value: number): NativePosts => {
   const posts = good()
-  posts[index] = value as number
+  posts.numbers[index] = value
   return posts
 }
+const list = (index: number, value: unknown): NativePosts => {
+  const posts = good()
+  posts.lists[index] = value as null
+  return posts
+}
+const segments = (...lists: unknown[]) => list(1, lists)
 
 describe('posts at the native boundary', () => {
-  test('the good one is taken', () => {
-    expect(agent.post(good(), true)).toHaveLength(1)
+  test('the good one is taken, and gets a handle', () => {
+    const { numbers, lists } = good()
+    agent.post(numbers, lists, true)
+    expect(numbers[7]).toBeGreaterThan(0)
   })
 
-  test.each<[string, () => unknown]>([
-    ['an operation that does not exist', () => changed(0, 7)],
-    ['a negative operation', () => changed(0, -1)],
-    ['an operation that is text', () => changed(0, 'read')],
-    ['a stale peer', () => changed(1, peer + 2 ** 20)],
-    ['a table for a peer', () => changed(1, table)],
-    ['a peer for a table', () => changed(6, peer)],
-    ['a region handle of nobody', () => changed(10, 1)],
-    ['no block ids', () => changed(7, new Uint32Array(0))],
-    ['block ids as bytes', () => changed(7, new Uint8Array(4))],
-    ['block ids over shared memory', () => changed(7, new Uint32Array(new SharedArrayBuffer(4)))],
-    ['null for block ids', () => changed(7, null)],
-    ['a fence of nobody', () => changed(2, 12_345)],
-    ['a notification that is text', () => changed(3, 'done')],
-    ['a notification over the limit', () => changed(3, new Uint8Array(513))],
-    ['a deadline that is no number', () => changed(4, NaN)],
-    ['a path that does not exist', () => changed(5, 2)],
-    ['slabs of an agent without', () => changed(5, 1)],
-    ['a hole in the list', () => changed(12, undefined)],
-    ['no list', () => null],
+  test.each<[string, () => NativePosts]>([
+    ['an operation that does not exist', () => number(0, 7)],
+    ['a negative operation', () => number(0, -1)],
+    ['an operation that is no number', () => number(0, NaN)],
+    ['a stale peer', () => number(1, peer + 2 ** 20)],
+    ['a table for a peer', () => number(1, table)],
+    ['a peer for a table', () => number(5, peer)],
+    ['a region handle of nobody', () => number(6, 1)],
+    ['a fence of nobody', () => number(2, 12_345)],
+    ['a fence that is a fraction', () => number(2, 0.5)],
+    ['a deadline that is no number', () => number(3, NaN)],
+    ['a path that does not exist', () => number(4, 2)],
+    ['slabs of an agent without', () => number(4, 1)],
+    ['no block ids', () => list(1, new Uint32Array(0))],
+    ['block ids as bytes', () => list(1, new Uint8Array(4))],
+    ['block ids over shared memory', () => list(1, new Uint32Array(new SharedArrayBuffer(4)))],
+    ['null for block ids', () => list(1, null)],
+    ['a notification that is text', () => list(0, 'done')],
+    ['a notification over the limit', () => list(0, new Uint8Array(513))],
+    ['a hole in the lists', () => list(2, undefined)],
+    ['segments without lengths', () => segments(Uint32Array.of(0), Float64Array.of(0))],
+    [
+      'segments of different lengths',
+      () => segments(Uint32Array.of(0), Float64Array.of(0), new Float64Array(2)),
+    ],
+    ['fewer numbers than posts', () => ({ ...good(), numbers: new Float64Array(7) })],
+    ['numbers that are text', () => ({ ...good(), numbers: 'none' as never })],
+    ['numbers as a list', () => ({ ...good(), numbers: [...good().numbers] as never })],
+    [
+      'numbers over shared memory',
+      () => ({ ...good(), numbers: new Float64Array(new SharedArrayBuffer(64)) }),
+    ],
+    ['no lists', () => ({ ...good(), lists: null as never })],
   ])('%s is refused', (_, posts) => {
-    expect(() => agent.post(posts() as NativePosts, false)).toThrow()
+    expect(() => post(posts())).toThrow()
   })
 
   test('detached block ids are refused', () => {
     const ids = Uint32Array.of(1)
     structuredClone(ids.buffer, { transfer: [ids.buffer] })
-    expect(() => agent.post(changed(7, ids), false)).toThrow()
+    expect(() => post(list(1, ids))).toThrow()
   })
 })
 

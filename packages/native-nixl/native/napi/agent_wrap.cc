@@ -264,18 +264,18 @@ Napi::Value AgentWrap::signalFence(const Napi::CallbackInfo& info) {
 Napi::Value AgentWrap::post(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   std::vector<PostView> posts;
-  if (!readPosts(info[0], &posts)) return env.Undefined();
+  double* answers = nullptr;
+  if (!readPosts(info[0], info[1], &posts, &answers)) return env.Undefined();
   std::vector<uint64_t> handles(posts.size());
-  const bool isWaitUntilPosted = readFlag(info[1]);
+  const bool isWaitUntilPosted = readFlag(info[2]);
   const Result result =
       agent_->postAll(posts.data(), posts.size(), isWaitUntilPosted, handles.data());
   if (!result.ok()) return throwResult(env, result);
   channel_->addPending(posts.size());
-  Napi::Array array = Napi::Array::New(env, handles.size());
-  for (uint32_t index = 0; index < handles.size(); ++index) {
-    array.Set(index, static_cast<double>(handles[index]));
+  for (size_t index = 0; index < handles.size(); ++index) {
+    answers[index * kPostNumbers] = static_cast<double>(handles[index]);
   }
-  return array;
+  return env.Undefined();
 }
 
 Napi::Value AgentWrap::expectNotifications(const Napi::CallbackInfo& info) {

@@ -22,20 +22,23 @@ inline bool refuseType(Napi::Env env, const char* name, const char* expected) {
 }
 
 /** A non-negative integer that a double holds exactly: sizes, offsets, counts, handles. */
-inline bool readInteger(const Napi::Value& value, const char* name, uint64_t* out) {
-  if (!value.IsNumber()) return refuseType(value.Env(), name, "a number");
-  const double number = value.As<Napi::Number>().DoubleValue();
+inline bool readInteger(Napi::Env env, double number, const char* name, uint64_t* out) {
   // Written so that NaN fails.
   if (!(number >= 0 && number <= static_cast<double>(limits::kSafeIntegerMax))) {
-    Napi::RangeError::New(value.Env(), std::string(name) + " must be an integer in [0, 2^53)")
+    Napi::RangeError::New(env, std::string(name) + " must be an integer in [0, 2^53)")
         .ThrowAsJavaScriptException();
     return false;
   }
   *out = static_cast<uint64_t>(number);
   if (static_cast<double>(*out) == number) return true;
-  Napi::RangeError::New(value.Env(), std::string(name) + " must be an integer, not a fraction")
+  Napi::RangeError::New(env, std::string(name) + " must be an integer, not a fraction")
       .ThrowAsJavaScriptException();
   return false;
+}
+
+inline bool readInteger(const Napi::Value& value, const char* name, uint64_t* out) {
+  if (!value.IsNumber()) return refuseType(value.Env(), name, "a number");
+  return readInteger(value.Env(), value.As<Napi::Number>().DoubleValue(), name, out);
 }
 
 /** False for anything that isn't `true`. Unlike a coercion it can't fail while a thread is terminated. */

@@ -6,34 +6,28 @@ namespace kvferry {
 
 namespace {
 
-/**
- * Per post: direction (0 read, 1 write), peer, fence or null, notification or null, deadlineMs, path
- * (0 descriptors, 1 slabs), then for the local and the remote side: table, block ids or regions, offsets or null, lengths or null.
- */
-constexpr uint32_t kPostFields = 14;
-constexpr uint32_t kLocalSide = 6;
-constexpr uint32_t kRemoteSide = 10;
+/** Of a post's numbers, the last one being the answer; a fence of -1 is none. */
+enum Number : size_t { kDirection, kPeer, kFence, kDeadlineMs, kPath, kLocal, kRemote, kHandle };
+static_assert(kHandle + 1 == kPostNumbers);
+/** Of a post's lists. */
+enum List : uint32_t { kNotification, kLocalSide, kRemoteSide, kPostLists };
 
-bool readSide(const Napi::Array& list, uint32_t at, SideView* side) {
-  const napi_env env = list.Env();
-  const Napi::Value offsets = list.Get(at + 2);
-  const Napi::Value lengths = list.Get(at + 3);
-  if (!readInteger(list.Get(at), "table", &side->table)) return false;
-  side->isSegments = !offsets.IsNull();
-  const uint32_t* numbers = nullptr;
-  if (!readElements(env, list.Get(at + 1), napi_uint32_array,
-                    side->isSegments ? "regions" : "blockIds", &numbers, &side->count)) {
-    return false;
-  }
+/** Block ids, or an array of regions, offsets and lengths. */
+bool readSide(const Napi::Value& value, SideView* side) {
+  const napi_env env = value.Env();
+  side->isSegments = value.IsArray();
   if (!side->isSegments) {
-    side->blockIds = numbers;
-    return true;
+    return readElements(env, value, napi_uint32_array, "blockIds", &side->blockIds, &side->count);
   }
-  side->regions = numbers;
+  const Napi::Array lists = value.As<Napi::Array>();
   size_t offsetCount = 0;
   size_t lengthCount = 0;
-  if (!readElements(env, offsets, napi_float64_array, "offsets", &side->offsets, &offsetCount) ||
-      !readElements(env, lengths, napi_float64_array, "lengths", &side->lengths, &lengthCount)) {
+  if (!readElements(env, lists.Get(0u), napi_uint32_array, "regions", &side->regions,
+                    &side->count) ||
+      !readElements(env, lists.Get(1u), napi_float64_array, "offsets", &side->offsets,
+                    &offsetCount) ||
+      !readElements(env, lists.Get(2u), napi_float64_array, "lengths", &side->lengths,
+                    &lengthCount)) {
     return false;
   }
   if (offsetCount == side->count && lengthCount == side->count) return true;
@@ -42,49 +36,67 @@ bool readSide(const Napi::Array& list, uint32_t at, SideView* side) {
   return false;
 }
 
-bool readPost(const Napi::Array& list, uint32_t at, PostView* post) {
+bool readNumbers(Napi::Env env, const double* numbers, PostView* post) {
   uint64_t direction = 0;
   uint64_t path = 0;
-  if (!readInteger(list.Get(at), "direction", &direction) ||
-      !readInteger(list.Get(at + 1), "peer", &post->peer) ||
-      !readInteger(list.Get(at + 4), "deadlineMs", &post->deadlineMs) ||
-      !readInteger(list.Get(at + 5), "path", &path)) {
+  if (!readInteger(env, numbers[kDirection], "direction", &direction) ||
+      !readInteger(env, numbers[kPeer], "peer", &post->peer) ||
+      !readInteger(env, numbers[kDeadlineMs], "deadlineMs", &post->deadlineMs) ||
+      !readInteger(env, numbers[kPath], "path", &path) ||
+      !readInteger(env, numbers[kLocal], "table", &post->local.table) ||
+      !readInteger(env, numbers[kRemote], "table", &post->remote.table)) {
     return false;
   }
   // The library takes any number for an operation.
   if (direction > 1) {
-    Napi::RangeError::New(list.Env(), "direction must be 0 or 1").ThrowAsJavaScriptException();
+    Napi::RangeError::New(env, "direction must be 0 or 1").ThrowAsJavaScriptException();
     return false;
   }
   if (path > 1) {
-    Napi::RangeError::New(list.Env(), "path must be 0 or 1").ThrowAsJavaScriptException();
+    Napi::RangeError::New(env, "path must be 0 or 1").ThrowAsJavaScriptException();
     return false;
   }
   post->isBySlabs = path == 1;
   post->direction = direction == 0 ? Direction::kRead : Direction::kWrite;
-  const Napi::Value fence = list.Get(at + 2);
-  post->hasFence = !fence.IsNull();
-  if (post->hasFence && !readInteger(fence, "fence", &post->fence)) return false;
-  const Napi::Value notification = list.Get(at + 3);
+  post->hasFence = numbers[kFence] != -1;
+  return !post->hasFence || readInteger(env, numbers[kFence], "fence", &post->fence);
+}
+
+bool readLists(const Napi::Array& lists, uint32_t at, PostView* post) {
+  const Napi::Value notification = lists.Get(at + kNotification);
   post->hasNotification = !notification.IsNull();
   if (post->hasNotification && !readBytes(notification, "notification", &post->notification,
                                           &post->notificationSizeBytes)) {
     return false;
   }
-  return readSide(list, at + kLocalSide, &post->local) &&
-         readSide(list, at + kRemoteSide, &post->remote);
+  return readSide(lists.Get(at + kLocalSide), &post->local) &&
+         readSide(lists.Get(at + kRemoteSide), &post->remote);
 }
 
 }  // namespace
 
-bool readPosts(const Napi::Value& value, std::vector<PostView>* posts) {
-  if (!value.IsArray()) return refuseType(value.Env(), "posts", "an array");
-  const Napi::Array list = value.As<Napi::Array>();
-  const uint32_t count = list.Length() / kPostFields;
+bool readPosts(const Napi::Value& numbers, const Napi::Value& lists, std::vector<PostView>* posts,
+               double** answers) {
+  const Napi::Env env = numbers.Env();
+  if (!lists.IsArray()) return refuseType(lists.Env(), "lists", "an array");
+  const Napi::Array array = lists.As<Napi::Array>();
+  const uint32_t count = array.Length() / kPostLists;
+  const double* fields = nullptr;
+  size_t fieldCount = 0;
+  if (!readElements(env, numbers, napi_float64_array, "numbers", &fields, &fieldCount)) return false;
+  if (fieldCount < size_t{count} * kPostNumbers) {
+    Napi::RangeError::New(env, "numbers are too few for these posts").ThrowAsJavaScriptException();
+    return false;
+  }
   posts->resize(count);
   for (uint32_t index = 0; index < count; ++index) {
-    if (!readPost(list, index * kPostFields, &(*posts)[index])) return false;
+    PostView& post = (*posts)[index];
+    if (!readNumbers(env, fields + index * kPostNumbers, &post) ||
+        !readLists(array, index * kPostLists, &post)) {
+      return false;
+    }
   }
+  *answers = const_cast<double*>(fields) + kHandle;
   return true;
 }
 

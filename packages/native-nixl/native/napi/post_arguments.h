@@ -1,5 +1,6 @@
-// The flat list in which JS passes the posts of one step, as borrowed views: nothing is copied or made per
-// block, so a post of a thousand blocks costs JS as much as one of ten. JS thread only.
+// The flat lists in which JS passes the posts of one step, as borrowed views: nothing is copied or made per
+// block, so a post of a thousand blocks costs JS as much as one of ten. Numbers come in one typed array, since
+// V8 takes longer to hand out an element than C++ to check it. JS thread only.
 #pragma once
 
 #include <vector>
@@ -9,7 +10,14 @@
 
 namespace kvferry {
 
-/** False with a pending exception. The views are valid until JS runs again. */
-bool readPosts(const Napi::Value& value, std::vector<PostView>* posts);
+/** Numbers of a post: from its direction to its handle, which is the answer. */
+constexpr size_t kPostNumbers = 8;
+
+/**
+ * False with a pending exception. The views are valid until JS runs again, and so is `answers`: the place of
+ * the first post's handle; each further one lies `kPostNumbers` on.
+ */
+bool readPosts(const Napi::Value& numbers, const Napi::Value& lists, std::vector<PostView>* posts,
+               double** answers);
 
 }  // namespace kvferry
