@@ -133,8 +133,7 @@ const gates = {
   scripts: check(process.execPath, ['--test', 'scripts/gate-results.test.mjs']),
   'check-packages': check(process.execPath, ['scripts/check-packages.mjs']),
   format: check(bin('prettier'), ['--check', '--log-level', 'warn', '.']),
-  types: check(bin('tsc'), ['-p', 'tsconfig.json']),
-  lint: check(bin('eslint'), ['.', '--max-warnings', '0']),
+  'types-lint': check(process.execPath, ['scripts/lint.mjs']),
   links: check('npm', ['run', '--silent', 'docs:links']),
   docs: check('npm', ['run', '--silent', 'docs:build']),
   unit: vitest(
@@ -166,7 +165,7 @@ const gates = {
  * core, with and without a sanitizer; real vLLM one, beside the compilers of the C++ tests.
  */
 const stages = [
-  ['tidy', 'scripts', 'check-packages', 'format', 'types', 'lint', 'links', 'docs'],
+  ['tidy', 'scripts', 'check-packages', 'format', 'types-lint', 'links', 'docs'],
   ['unit'],
   ['native-asan', 'native-tsan', 'vllm'],
   ['native-node', 'native-node-asan'],
