@@ -98,9 +98,9 @@ export class ConsumerWorker {
     return this.#loads.quarantinedBlockCount
   }
 
-  /** A request came with a handoff: its lease is kept from now on. */
+  /** A request came with a handoff: its lease is kept from the end of this turn on. */
   offer(offer: Offer): void {
-    this.#leases.add(this.#peers, offer)
+    this.#leases.add(offer)
   }
 
   /** Takes a load of what was offered on. Its READs leave with `flush`, or when their peers are ready. */
@@ -130,9 +130,10 @@ export class ConsumerWorker {
     this.#loads.abort(requestId)
   }
 
-  /** Posts every READ that became ready since the last call, in one call to the agent. */
+  /** Ends a turn. Posts every READ that became ready since the last call, in one call to the agent. */
   flush(): void {
     this.#loads.flush()
+    this.#leases.connect(this.#peers)
   }
 
   onCompletions(completions: readonly TransferCompletion[]): void {

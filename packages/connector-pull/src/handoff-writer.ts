@@ -18,6 +18,14 @@ import { signHandoff } from './handoff-signature.ts'
 import type { HandoffClaims } from './metadata.ts'
 import { decodeRankMetadata, type RankMetadata } from './rank-metadata.ts'
 
+export interface HandoffContent {
+  readonly blockIds: Uint32Array
+  readonly tokenCount: number
+  readonly promptDigest: Uint8Array
+  readonly leaseDeadline: Instant
+  readonly isReturn: boolean
+}
+
 export class HandoffWriter {
   readonly #engine: { readonly engineId: EngineId; readonly incarnation: Incarnation }
   readonly #blockTokens: number
@@ -43,16 +51,7 @@ export class HandoffWriter {
     return this.#ranks.length
   }
 
-  write(
-    requestId: RequestId,
-    content: {
-      readonly blockIds: Uint32Array
-      readonly tokenCount: number
-      readonly promptDigest: Uint8Array
-      readonly leaseDeadline: Instant
-      readonly isReturn: boolean
-    },
-  ): KvTransferParams {
+  write(requestId: RequestId, content: HandoffContent): KvTransferParams {
     const [first] = this.#ranks
     const { host, port } = first!
     const claims: HandoffClaims = {

@@ -66,6 +66,8 @@ export class LeaseKeeper {
   readonly #retryMs: number
   readonly #offers = new Map<RequestId, OfferRecord>()
   readonly #groups = new Map<PeerKey, Group>()
+  /** Offered in this turn. */
+  #added: OfferRecord[] = []
   #isClosed = false
 
   constructor(options: {
@@ -96,8 +98,11 @@ export class LeaseKeeper {
     return until !== null && now < until
   }
 
-  /** Beyond the bound it is not kept; its load will be refused by name. */
-  add(peers: PeerConnections, offer: Offer): void {
+  /**
+   * Kept from the next `connect` on: most loads are ordered with their offers, and their READs go first.
+   * Beyond the bound it is not kept; its load will be refused by name.
+   */
+  add(offer: Offer): void {
     if (this.#isClosed || this.#offers.size >= limits.requestCountMax) return
     const offeredAt = this.#components.clock.now()
     const record: OfferRecord = { offer, shares: new Map() }
@@ -106,7 +111,17 @@ export class LeaseKeeper {
       record.shares.set(rank, { offer, rank, ...times })
     }
     this.#offers.set(offer.requestId, record)
-    for (const share of record.shares.values()) this.#connect(peers, share)
+    this.#added.push(record)
+  }
+
+  /** At the end of a turn: shakes hands for what was added in it, and is still wanted. */
+  connect(peers: PeerConnections): void {
+    if (this.#added.length === 0) return
+    const added = this.#added
+    this.#added = []
+    for (const { shares } of added) {
+      for (const share of shares.values()) this.#connect(peers, share)
+    }
   }
 
   /** No renewal any more, with any rank. Idempotent. */
@@ -155,6 +170,7 @@ export class LeaseKeeper {
     }
     this.#groups.clear()
     this.#offers.clear()
+    this.#added = []
   }
 
   #shareOf(requestId: RequestId, rank: number): Share | null {

@@ -48,8 +48,8 @@ export interface CoreConfig {
 export interface CoreSubmit {
   readonly requestId: string
   readonly promptTokens: Uint8Array
-  /** `digestTokens` of them: worked out on the HTTP side, which no step waits for. */
-  readonly promptDigest: Uint8Array
+  /** Null: that of these tokens, which the core works out where no step waits for it. */
+  readonly promptDigest: Uint8Array | null
   readonly maxTokens: number
   readonly kvTransferParams: KvTransferParams | null
   readonly receivedAtMs: number

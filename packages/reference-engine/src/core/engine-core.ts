@@ -15,7 +15,7 @@ import type { StepRunner } from './step-runner.ts'
 import { describeTimings } from './timings.ts'
 
 type Command =
-  | { readonly kind: 'submit'; readonly submit: CoreSubmit }
+  | { readonly kind: 'submit'; readonly request: EngineRequest }
   | { readonly kind: 'abort'; readonly requestId: string }
 
 export interface EngineCoreParts {
@@ -52,6 +52,7 @@ export class EngineCore {
   readonly #parts: EngineCoreParts
   #commands: Command[] = []
   #isWakeRequested = false
+  #isStepping = false
   #isStopping = false
   #wake: (() => void) | null = null
   #openCount = 0
@@ -70,9 +71,14 @@ export class EngineCore {
     })
   }
 
+  /** Made ready at once, which is work for a thread that mostly waits for a forward; added with the next step. */
   submit(submit: CoreSubmit): void {
+    const { clock, connector, keyer } = this.#parts
+    const input = { ...submit, requestId: asRequestId(submit.requestId) }
+    const request = new EngineRequest(input, clock.now(), keyer)
+    if (this.#isStepping && connector !== null) void request.promptDigest
     this.#openCount++
-    this.#commands.push({ kind: 'submit', submit })
+    this.#commands.push({ kind: 'submit', request })
     this.requestStep()
   }
 
@@ -128,7 +134,9 @@ export class EngineCore {
       }
       this.#isWakeRequested = false
       this.#applyCommands()
+      this.#isStepping = true
       const outcome = await stepRunner.run()
+      this.#isStepping = false
       this.#flush()
       isRetryNeeded = outcome.isRetryNeeded
       isDue = this.#parts.lifecycle.hasEnded || (outcome.isProgress && this.#hasRunnable())
@@ -165,15 +173,14 @@ export class EngineCore {
   #applyCommands(): void {
     const commands = this.#commands
     this.#commands = []
-    const { clock, keyer, lifecycle } = this.#parts
+    const { clock, lifecycle } = this.#parts
     for (const command of commands) {
       if (command.kind === 'abort') {
         lifecycle.abort(asRequestId(command.requestId))
         continue
       }
-      const { submit } = command
-      const input = { ...submit, requestId: asRequestId(submit.requestId) }
-      const request = new EngineRequest(input, clock.now(), keyer)
+      const { request } = command
+      request.queuedAtMs = clock.now()
       if (this.#isStopping) this.#refuse(request)
       else lifecycle.add(request)
     }

@@ -61,7 +61,8 @@ export interface LoadRecord {
 export interface RequestInput {
   readonly requestId: RequestId
   readonly promptTokens: Uint8Array
-  readonly promptDigest: Uint8Array
+  /** Null: that of these tokens. */
+  readonly promptDigest: Uint8Array | null
   readonly maxTokens: number
   readonly kvTransferParams: KvTransferParams | null
   readonly receivedAtMs: number
@@ -73,7 +74,6 @@ export type BlockKeyer = (tokens: Uint8Array) => BlockKeys
 export class EngineRequest {
   readonly requestId: RequestId
   readonly promptTokenCount: number
-  readonly promptDigest: Uint8Array
   readonly maxTokens: number
   readonly kvTransferParams: KvTransferParams | null
   /** Prompt, then output; `tokenCount` of them exist. */
@@ -102,7 +102,8 @@ export class EngineRequest {
   readonly mismatchedBlockIndexes = new Set<number>()
 
   readonly receivedAtMs: number
-  readonly queuedAtMs: number
+  /** Known to the scheduler. */
+  queuedAtMs: number
   scheduledAtMs: number | null = null
   prefillEndAtMs: number | null = null
   loadReadyAtMs: number | null = null
@@ -116,6 +117,7 @@ export class EngineRequest {
   localHitTokenCount = 0
 
   readonly #keyer: BlockKeyer
+  #promptDigest: Uint8Array | null
   #state: RequestState = { kind: 'waiting' }
 
   constructor(input: RequestInput, queuedAtMs: number, keyer: BlockKeyer) {
@@ -124,7 +126,7 @@ export class EngineRequest {
     this.#keyer = keyer
     this.requestId = input.requestId
     this.promptTokenCount = input.promptTokens.length
-    this.promptDigest = input.promptDigest
+    this.#promptDigest = input.promptDigest
     this.maxTokens = input.maxTokens
     this.kvTransferParams = input.kvTransferParams
     this.receivedAtMs = input.receivedAtMs
@@ -152,6 +154,11 @@ export class EngineRequest {
     this.#state = state
   }
 
+  /** Worked out when it is first asked for: a hash costs as much as a hook, and few requests need theirs. */
+  get promptDigest(): Uint8Array {
+    return (this.#promptDigest ??= digestTokens(this.tokens.subarray(0, this.promptTokenCount)))
+  }
+
   get outputTokenCount(): number {
     return this.tokenCount - this.promptTokenCount
   }
@@ -177,10 +184,13 @@ export class EngineRequest {
   }
 
   view(): RequestView {
+    const digest = (): Uint8Array => this.promptDigest
     return {
       requestId: this.requestId,
       promptTokenCount: this.promptTokenCount,
-      promptDigest: this.promptDigest,
+      get promptDigest() {
+        return digest()
+      },
       digestOf: (count) =>
         count <= this.tokenCount ? digestTokens(this.tokens.subarray(0, count)) : null,
       blockKeysOf: (count) => this.#keyer(this.tokens.subarray(0, count)),

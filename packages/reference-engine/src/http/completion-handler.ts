@@ -4,7 +4,7 @@
  * still gets a proper status. Buffers at most one small chunk per token that a slow caller didn't read.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { digestTokens, type Clock } from '@kvferry/connector-api'
+import type { Clock } from '@kvferry/connector-api'
 import {
   describeAnswer,
   describeEndChunk,
@@ -67,7 +67,7 @@ export async function handleCompletion(
       {
         requestId: names.internalId,
         promptTokens: body.promptTokens,
-        promptDigest: digestTokens(body.promptTokens),
+        promptDigest: null,
         maxTokens: body.maxTokens,
         kvTransferParams: body.kvTransferParams,
         receivedAtMs: parts.clock.now(),
