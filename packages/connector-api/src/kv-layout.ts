@@ -37,6 +37,10 @@ export function isHeadMajor(layout: string): boolean {
   throw new RangeError(`layout ${layout} names no order of tokens (N) and heads (H)`)
 }
 
+/** Whether each block holds the bytes of several layers (`BLHNC`), not of one (`LBNHC`, or a region for each: `NHD`). */
+export const hasLayersInBlock = (layout: string): boolean =>
+  layout.includes('B') && layout.indexOf('L') > layout.indexOf('B')
+
 /** Whether tokens and heads come in the same order: also where a name gives none, if the names are equal. */
 export const hasSameOrder = (a: string, b: string): boolean =>
   a === b || isHeadMajor(a) === isHeadMajor(b)

@@ -5,6 +5,7 @@
  */
 import {
   canReorder,
+  hasLayersInBlock,
   limits,
   type ConnectorCapabilities,
   type ConnectorFactory,
@@ -111,6 +112,10 @@ export function compareFacts(
   if (local.kvHeadCount * local.tpSize !== remote.kvHeadCount * remote.tpSize) {
     return mismatch('kvHeadCount', headsOf(local), headsOf(remote))
   }
+  const isCut = local.layout !== remote.layout || local.kvHeadCount !== remote.kvHeadCount
+  if ((isCut || local.blockTokens !== remote.blockTokens) && hasLayersInBlock(local.layout)) {
+    return uncuttable(local, remote)
+  }
   if (!isWholeRatio(local.blockTokens, remote.blockTokens)) {
     return mismatch('blockTokens', local.blockTokens, remote.blockTokens)
   }
@@ -139,6 +144,13 @@ export function compareFacts(
 /** A head that each rank has (MLA) is the same number on both sides, and another share of the model. */
 const headsOf = ({ kvHeadCount, tpSize }: PeerFacts): string =>
   tpSize === 1 ? String(kvHeadCount) : `${kvHeadCount} on each of ${tpSize} ranks`
+
+/** A block of several layers travels as it is: neither some of its tokens lie together, nor some of its heads. */
+function uncuttable(local: PeerFacts, remote: PeerFacts): FactMismatch {
+  const fields = ['layout', 'tpSize', 'blockTokens'] as const
+  const field = fields.find((field) => local[field] !== remote[field])!
+  return mismatch(field, local[field], remote[field])
+}
 
 const isWholeRatio = (a: number, b: number): boolean => a % b === 0 || b % a === 0
 
