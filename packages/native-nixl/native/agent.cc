@@ -234,7 +234,8 @@ Result Agent::close(uint64_t deadlineMs, Ticket* ticket) {
 
 void Agent::expectNotifications(bool isExpected) {
   const bool before = core_->isNotificationExpected.exchange(isExpected);
-  if (isExpected && !before) core_->queue.wake();
+  if (!isExpected || before) return;
+  core_->queue.wakeBy(MonotonicClock::now() + std::chrono::microseconds(limits::kPollPauseUsMax));
 }
 
 AgentCounters Agent::counters() const {
