@@ -5,6 +5,7 @@
  */
 import {
   ConnectorError,
+  EqualTimers,
   instantPlus,
   limits,
   type AnyConnectorError,
@@ -51,6 +52,7 @@ export class LoadTable {
   readonly parts: PartTable
   readonly #init: LoadTableOptions
   readonly #loads = new Map<RequestId, LoadRecord>()
+  readonly #deadlines: EqualTimers
   /** By producer: when it was last at work, or the last of its loads ended, or the first began. */
   readonly #progressAt = new Map<EngineId, Instant>()
   /** Loaded, and their measurements are not complete. */
@@ -62,7 +64,8 @@ export class LoadTable {
   constructor(init: LoadTableOptions) {
     this.#init = init
     this.results = new LoadResults(init.components, init.counters)
-    const { metrics } = init.components
+    const { clock, metrics } = init.components
+    this.#deadlines = new EqualTimers(clock, init.registrationTimeoutMs)
     this.parts = new PartTable({
       ...init,
       onEnd: (part) => this.#partEnd(part),
@@ -110,12 +113,11 @@ export class LoadTable {
       return
     }
     const { clock } = this.#init.components
-    const { registrationTimeoutMs } = this.#init
     const ranks = this.#ranksOf(order)
     const record: LoadRecord = {
       ...{ order, parts: [], bindAtMs: clock.now(), handshakeMs: 0, blockedUs: 0 },
       doubtfulCount: 0,
-      deadline: clock.after(registrationTimeoutMs, () => this.#expire(record)),
+      deadline: this.#deadlines.start(() => this.#expire(record)),
       state: { kind: 'waiting', openCount: ranks.length, failure: null, isAborted: false },
     }
     for (const rank of ranks) record.parts.push(this.parts.add(record, rank))
@@ -152,7 +154,7 @@ export class LoadTable {
   /** Leaves no timer. */
   close(): void {
     this.#isClosed = true
-    for (const { deadline } of this.#loads.values()) deadline?.stop()
+    this.#deadlines.close()
     for (const { deadline } of this.#unsampled.keys()) deadline?.stop()
     this.#loads.clear()
     this.#unsampled.clear()

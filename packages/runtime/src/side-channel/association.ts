@@ -7,6 +7,7 @@ import {
   assert,
   assertNever,
   ConnectorError,
+  EqualTimers,
   limits,
   type AnyConnectorError,
   type Association,
@@ -53,6 +54,8 @@ export class TcpAssociation implements Association {
   readonly peer: PeerIdentity
   readonly #options: AssociationOptions
   readonly #pending = new Map<number, PendingRequest>()
+  /** Of requests that leave it to us how long they wait: nearly all. */
+  readonly #usualDeadlines: EqualTimers
   /** Requests and sends of the peer whose handlers haven't returned. */
   #servingCount = 0
   #nextRequestId: number
@@ -60,6 +63,7 @@ export class TcpAssociation implements Association {
 
   constructor(options: AssociationOptions) {
     this.#options = options
+    this.#usualDeadlines = new EqualTimers(options.clock, limits.sideChannelTimeoutMs)
     this.peer = options.peer
     this.#nextRequestId = options.firstRequestId
     options.connection.setListener({
@@ -89,12 +93,16 @@ export class TcpAssociation implements Association {
       }
       const id = this.#takeRequestId()
       const bytes = encodeFrame('request', { id, kind, body })
-      const timer = this.#options.clock.after(timeoutMs, () => {
+      const onDue = (): void => {
         this.#pending.delete(id)
         const what = `answer of engine ${this.peer.engineId} to ${kind}`
         const message = `no ${what} within ${timeoutMs} ms`
         reject(new ConnectorError('ERR_KV_DEADLINE', message, { what, deadlineMs: timeoutMs }))
-      })
+      }
+      const isUsual = options.timeoutMs === undefined
+      const timer = isUsual
+        ? this.#usualDeadlines.start(onDue)
+        : this.#options.clock.after(timeoutMs, onDue)
       this.#pending.set(id, { timer, resolve, reject })
       this.#write(bytes)
     })
@@ -236,6 +244,7 @@ export class TcpAssociation implements Association {
         ? cause
         : peerUnavailable(engineId, `association ended: ${cause.message}`, cause)
     for (const id of [...this.#pending.keys()]) this.#takePending(id)?.reject(error)
+    this.#usualDeadlines.close()
     assert(this.#pending.size === 0, 'a request survived its association')
     this.#options.onEnd(this)
   }
