@@ -174,9 +174,13 @@ describe('names from other systems', () => {
     ['kv_connector', 'NixlConnector', 'connector'],
     ['kv_port', 14_579, 'sideChannel.port'],
     ['kv_load_failure_policy', 'fail', 'loadFailurePolicy'],
-    ['xavier_gpu_cache_bytes', 0, 'the options of the connector xavier'],
+    ['xavier_gpu_cache_bytes', 0, 'options.gpuCacheBytes of the connector xavier'],
     ['kv_rank', 0, 'none'],
-    ['options.kv_lease_duration', 30, 'options.leaseDurationMs'],
+    [
+      'options.kv_lease_duration',
+      30,
+      'options.leaseDurationMs, with xavier options.unclaimedTicketMs',
+    ],
   ])('%s: %s is answered with %s', (path, value, own) => {
     const input = withValue('options', {}) as Record<string, unknown>
     const [section, key] = path.split('.')

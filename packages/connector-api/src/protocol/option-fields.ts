@@ -25,7 +25,8 @@ export function refuseUnknownOptions(
   })
   const [first] = problems
   if (first === undefined) return
-  const message = problems.map(({ field, remedy }) => `${field} is unknown; ${remedy}`).join('. ')
+  const sentences = problems.map(({ field, remedy }) => `${field} is unknown; ${remedy}`)
+  const message = sentences.join('. ').replaceAll('?. ', '? ')
   throw new ConnectorError('ERR_KV_CONFIG', message, first)
 }
 

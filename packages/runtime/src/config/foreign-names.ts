@@ -31,9 +31,10 @@ const foreignKeys: Readonly<Record<string, string>> = {
   num_threads: 'none (one thread owns the agent), so leave it out',
   VLLM_NIXL_SIDE_CHANNEL_HOST: 'sideChannel.host',
   VLLM_NIXL_SIDE_CHANNEL_PORT: 'sideChannel.port',
-  kv_lease_duration: 'options.leaseDurationMs (milliseconds)',
+  kv_lease_duration:
+    'options.leaseDurationMs, with xavier options.unclaimedTicketMs (both in milliseconds)',
   kv_recompute_threshold: 'options.recomputeThreshold (tokens)',
-  xavier_gpu_cache_bytes: 'the options of the connector xavier',
+  xavier_gpu_cache_bytes: 'options.gpuCacheBytes of the connector xavier',
   xavier_cache_backend: 'the options of the connector xavier',
   xavier_transfer_block_num: 'the options of the connector xavier',
 }
