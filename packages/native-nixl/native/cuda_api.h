@@ -103,6 +103,7 @@ inline constexpr int kGranularityRecommended = 1;
   X(copyAsync, cuMemcpyAsync, (CudaPointer, CudaPointer, size_t, CudaHandle))                      \
   X(streamCreate, cuStreamCreate, (CudaHandle*, unsigned))                                         \
   X(streamSynchronize, cuStreamSynchronize, (CudaHandle))                                          \
+  X(streamWait, cuStreamWaitEvent, (CudaHandle, CudaHandle, unsigned))                             \
   X(eventCreate, cuEventCreate, (CudaHandle*, unsigned))                                           \
   X(eventRecord, cuEventRecord, (CudaHandle, CudaHandle))                                          \
   X(eventQuery, cuEventQuery, (CudaHandle))                                                        \

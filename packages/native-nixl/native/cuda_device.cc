@@ -15,8 +15,9 @@ constexpr char kKernels[] =
 #include "cuda/kernels.ptx.inc"
     ;
 
-constexpr const char* kKernelNames[kCudaKernelCount] = {"kvferry_fill", "kvferry_digest",
-                                                        "kvferry_copy_pieces", "kvferry_relayout"};
+constexpr const char* kKernelNames[kCudaKernelCount] = {
+    "kvferry_fill", "kvferry_digest",      "kvferry_copy_pieces",
+    "kvferry_pack", "kvferry_move_listed", "kvferry_relayout"};
 
 struct OpenDevices {
   std::mutex mutex;
@@ -107,12 +108,20 @@ void CudaDevice::unlockPages(uint8_t* data) noexcept {
   if (enter().ok()) api_->hostUnregister(data);
 }
 
-Result CudaDevice::takeLane(std::unique_ptr<CudaLane>* lane) {
+Result CudaDevice::takeLane(std::unique_ptr<CudaLane>* lane, uint64_t sizeBytes) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!lanes_.empty()) {
-      *lane = std::move(lanes_.back());
-      lanes_.pop_back();
+    // The smallest that suffices: pinned memory is slow to make, and large lanes are for those who need them.
+    const auto fit = [&](const std::unique_ptr<CudaLane>& each) {
+      const uint64_t size = each->sizeBytes();
+      return size >= sizeBytes ? size : ~uint64_t{0} - size;
+    };
+    const auto best = std::min_element(lanes_.begin(), lanes_.end(), [&](const auto& a, const auto& b) {
+      return fit(a) < fit(b);
+    });
+    if (best != lanes_.end()) {
+      *lane = std::move(*best);
+      lanes_.erase(best);
       return Result::success();
     }
   }

@@ -13,8 +13,8 @@
 namespace kvferry {
 
 /** In the order of their names in cuda_device.cc. */
-enum class CudaKernel : uint8_t { kFill, kDigest, kCopyPieces, kRelayout };
-inline constexpr size_t kCudaKernelCount = 4;
+enum class CudaKernel : uint8_t { kFill, kDigest, kCopyPieces, kPack, kMoveListed, kRelayout };
+inline constexpr size_t kCudaKernelCount = 6;
 
 class CudaLane;
 
@@ -37,8 +37,8 @@ class CudaDevice : public std::enable_shared_from_this<CudaDevice> {
   Result lockPages(uint8_t* data, uint64_t sizeBytes);
   void unlockPages(uint8_t* data) noexcept;
 
-  /** A lane that nobody else uses until it is given back. */
-  Result takeLane(std::unique_ptr<CudaLane>* lane);
+  /** A lane that nobody else uses until it is given back; `sizeBytes`: what it should have room for already. */
+  Result takeLane(std::unique_ptr<CudaLane>* lane, uint64_t sizeBytes = 0);
   /** Nothing of it may be running. One that failed is destroyed instead: `give` is for sound ones. */
   void give(std::unique_ptr<CudaLane> lane);
 

@@ -27,9 +27,8 @@ Result CudaLane::start() {
 }
 
 Result CudaLane::reserve(uint64_t sizeBytes) {
+  if (sizeBytes <= sizeBytes_) return Result::success();
   const CudaApi& api = device_.api();
-  Result idle = finish();
-  if (!idle.ok() || sizeBytes <= sizeBytes_) return idle;
   if (host_ != nullptr) {
     api.hostFree(host_);
     api.memoryFree(onDevice_);
@@ -76,6 +75,11 @@ Result CudaLane::launch(CudaHandle function, uint64_t blocks, void* arguments) {
   const auto count = static_cast<unsigned>(std::clamp<uint64_t>(blocks, 1, 65'535));
   return api.check(
       api.launch(function, count, 1, 1, kThreads, 1, 1, 0, stream_, parameters, nullptr), "launch");
+}
+
+Result CudaLane::waitFor(const CudaLane& other) {
+  const CudaApi& api = device_.api();
+  return api.check(api.streamWait(stream_, other.event_, 0), "streamWait");
 }
 
 Result CudaLane::finish() {

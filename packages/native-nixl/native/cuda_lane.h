@@ -22,8 +22,9 @@ class CudaLane {
   /** Once, in the context. */
   Result start();
 
-  /** `sizeBytes` of pinned memory and as many on the GPU. Waits for what still uses the former. */
+  /** `sizeBytes` of pinned memory and as many on the GPU. Nothing that uses the former may be running. */
   Result reserve(uint64_t sizeBytes);
+  uint64_t sizeBytes() const noexcept { return sizeBytes_; }
   uint8_t* host() const noexcept { return host_; }
   CudaPointer onDevice() const noexcept { return onDevice_; }
 
@@ -33,8 +34,11 @@ class CudaLane {
   /** Between any two places that the driver knows; host memory should be pinned, or this waits. */
   Result copy(CudaPointer to, CudaPointer from, uint64_t sizeBytes);
   Result clear(CudaPointer at, uint64_t sizeBytes);
-  /** `arguments`: the kernel's only parameter, which is copied. `threads` in blocks of 256. */
+  /** `arguments`: the kernel's only parameter, which is copied. Blocks of 256 threads. */
   Result launch(CudaHandle function, uint64_t blocks, void* arguments);
+
+  /** What is enqueued from here on runs after what the other has marked. */
+  Result waitFor(const CudaLane& other);
 
   /** Blocks until all is done. */
   Result finish();

@@ -5,6 +5,7 @@
 
 #include "cuda/kernel_arguments.h"
 #include "cuda_lane.h"
+#include "kernel_launch.h"
 #include "piece_copy.h"
 
 namespace kvferry {
@@ -12,42 +13,8 @@ namespace {
 
 using kernels::DeviceRegion;
 
-constexpr uint64_t kThreadsPerBlock = 256;
 /** Threads of a GPU are many and cheap: enough blocks to fill it several times over. */
 constexpr uint64_t kBlocksPerProcessor = 16;
-
-/** Arguments laid out one after the other in a lane's memory, each at a multiple of 16. */
-class ArgumentList {
- public:
-  template <class Element>
-  uint64_t add(const std::vector<Element>& elements) {
-    return put(elements.data(), elements.size() * sizeof(Element));
-  }
-  uint64_t addRoom(uint64_t bytes) { return put(nullptr, bytes); }
-  uint64_t sizeBytes() const noexcept { return bytes_.size(); }
-
-  Result upload(CudaLane& lane) const {
-    Result reserved = lane.reserve(bytes_.size());
-    if (!reserved.ok() || bytes_.empty()) return reserved;
-    std::memcpy(lane.host(), bytes_.data(), bytes_.size());
-    return lane.upload(0, bytes_.size());
-  }
-
- private:
-  uint64_t put(const void* from, uint64_t size) {
-    const uint64_t at = (bytes_.size() + 15) / 16 * 16;
-    bytes_.resize(at + size);
-    if (from != nullptr && size > 0) std::memcpy(bytes_.data() + at, from, size);
-    return at;
-  }
-
-  std::vector<uint8_t> bytes_;
-};
-
-template <class T>
-T* pointerTo(const CudaLane& lane, uint64_t offset) {
-  return reinterpret_cast<T*>(lane.onDevice() + offset);
-}
 
 std::vector<DeviceRegion> deviceRegions(const std::vector<KernelRegion>& regions) {
   std::vector<DeviceRegion> list;
@@ -114,6 +81,41 @@ class CudaBlockCopyTask final : public CudaTask {
 
  private:
   Result run(CudaLane& lane) override {
+    Result result = isEven() ? packAll(lane) : copyPieces(lane);
+    return result.ok() ? lane.finish() : result;
+  }
+
+  /** Blocks of one size: the GPU knows by itself where each lies. */
+  bool isEven() const noexcept {
+    return !copy_.blockIds.empty() &&
+           std::all_of(copy_.regions.begin(), copy_.regions.end(), [&](const KernelRegion& region) {
+             return region.blockSizeBytes == copy_.regions.front().blockSizeBytes;
+           });
+  }
+
+  Result packAll(CudaLane& lane) {
+    ArgumentList list;
+    const uint64_t regions = list.add(deviceRegions(copy_.regions));
+    const uint64_t blockIds = list.add(copy_.blockIds);
+    Result result = list.upload(lane);
+    if (!result.ok()) return result;
+    kernels::PackArguments arguments = {};
+    arguments.blocks = {pointerTo<const DeviceRegion>(lane, regions),
+                        pointerTo<const uint32_t>(lane, blockIds),
+                        copy_.regions.size(),
+                        copy_.blockIds.size(),
+                        copy_.regions.front().blockSizeBytes,
+                        1};
+    arguments.bytes =
+        copy_.blockIds.size() * copy_.regions.size() * arguments.blocks.blockBytes;
+    arguments.packed = copy_.slab->address() + copy_.slabOffsetBytes;
+    arguments.isGather = copy_.isGather ? 1 : 0;
+    arguments.partBytes = kPartBytes;
+    const uint64_t units = packUnits(arguments.blocks.blockBytes, arguments.bytes);
+    return launchWide(device(), lane, CudaKernel::kPack, warpBlocks(units), &arguments);
+  }
+
+  Result copyPieces(CudaLane& lane) {
     PieceCopy pieces;
     uint64_t packed = copy_.slab->address() + copy_.slabOffsetBytes;
     for (const uint32_t id : copy_.blockIds) {
@@ -125,8 +127,7 @@ class CudaBlockCopyTask final : public CudaTask {
       }
     }
     Result result = lane.reserve(pieces.listBytes());
-    if (result.ok()) result = pieces.enqueue(device(), lane);
-    return result.ok() ? lane.finish() : result;
+    return result.ok() ? pieces.enqueue(device(), lane) : result;
   }
 
   const BlockCopy copy_;

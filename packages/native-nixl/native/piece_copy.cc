@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernel_launch.h"
+
 namespace kvferry {
 namespace {
 
-/** What one warp copies at a time: enough for four 16-byte loads of each thread, four times over. */
-constexpr uint64_t kPartBytes = 8'192;
 constexpr uint64_t kPieceBytesMax = 262'144;
 
 }  // namespace
@@ -22,12 +22,10 @@ void PieceCopy::add(uint64_t to, uint64_t from, uint64_t bytes) {
   }
 }
 
-Result PieceCopy::enqueue(CudaDevice& device, CudaLane& lane, uint64_t blocksMax) const {
-  CudaHandle function = nullptr;
-  Result result = device.function(CudaKernel::kCopyPieces, &function);
-  if (!result.ok() || pieces_.empty()) return result;
+Result PieceCopy::enqueue(CudaDevice& device, CudaLane& lane) const {
+  if (pieces_.empty()) return Result::success();
   std::memcpy(lane.host(), pieces_.data(), listBytes());
-  result = lane.upload(0, listBytes());
+  Result result = lane.upload(0, listBytes());
   if (!result.ok()) return result;
   uint64_t longest = 0;
   for (const kernels::CopyPiece& piece : pieces_) longest = std::max(longest, piece.bytes);
@@ -36,10 +34,8 @@ Result PieceCopy::enqueue(CudaDevice& device, CudaLane& lane, uint64_t blocksMax
   arguments.pieceCount = pieces_.size();
   arguments.partsPerPiece = (longest + kPartBytes - 1) / kPartBytes;
   arguments.partBytes = kPartBytes;
-  const uint64_t warps = arguments.pieceCount * arguments.partsPerPiece;
-  const uint64_t most = blocksMax > 0 ? blocksMax : 2 * static_cast<uint64_t>(device.processorCount());
-  return lane.launch(function, std::min((warps + kWarpsPerBlock - 1) / kWarpsPerBlock, most),
-                     &arguments);
+  return launchWide(device, lane, CudaKernel::kCopyPieces,
+                    warpBlocks(arguments.pieceCount * arguments.partsPerPiece), &arguments);
 }
 
 }  // namespace kvferry

@@ -17,8 +17,8 @@ class PieceCopy {
   void clear() { pieces_.clear(); }
   uint64_t listBytes() const noexcept { return pieces_.size() * sizeof(kernels::CopyPiece); }
 
-  /** In a lane that has `listBytes` reserved. Enqueues the upload of the list and the kernel, on `blocks` blocks of threads at most (0: two for each processor). */
-  Result enqueue(CudaDevice& device, CudaLane& lane, uint64_t blocksMax = 0) const;
+  /** In a lane that has `listBytes` reserved. Enqueues the upload of the list and the kernel. */
+  Result enqueue(CudaDevice& device, CudaLane& lane) const;
 
  private:
   std::vector<kernels::CopyPiece> pieces_;

@@ -11,29 +11,6 @@ constexpr size_t kEndedMax = limits::kSlabBorrowerCountMax;
 
 }  // namespace
 
-void RegisteredRanges::add(uint64_t address, uint64_t bytes) {
-  const SlabPiece range{address, bytes};
-  const auto at = std::upper_bound(ranges_.begin(), ranges_.end(), range,
-                                   [](const auto& a, const auto& b) { return a.address < b.address; });
-  ranges_.insert(at, range);
-}
-
-void RegisteredRanges::remove(uint64_t address, uint64_t bytes) {
-  const auto at = std::find_if(ranges_.begin(), ranges_.end(), [&](const SlabPiece& range) {
-    return range.address == address && range.bytes == bytes;
-  });
-  if (at != ranges_.end()) ranges_.erase(at);
-}
-
-bool RegisteredRanges::contains(const SlabPiece& piece) const noexcept {
-  // Regions may lie in one another, so the last one that starts before need not be the one.
-  for (const SlabPiece& range : ranges_) {
-    if (range.address > piece.address) return false;
-    if (piece.address + piece.bytes <= range.address + range.bytes) return true;
-  }
-  return false;
-}
-
 SlabLender::SlabLender(SlabStore& store, const RegisteredRanges& ranges)
     : store_(store), ranges_(ranges), slabs_(store.config().slabCount) {
   for (uint64_t i = 0; i < slabs_.size(); i++) publish(i);
@@ -96,22 +73,42 @@ void SlabLender::work(const SlabMessage& message) {
     return;
   }
   slab->message = message;
-  slab->stage = Stage::kFetching;
   openCount_ += 1;
-  const SlabAnswer answered = fetch(*slab);
+  const SlabAnswer answered = start(*slab);
   if (answered != SlabAnswer::kNone) return answer(*slab, answered);
   if (slab->job == nullptr) goOn(*slab);
 }
 
-/** The list comes first: its borrower can still write there, and what was checked must be what is used. */
-SlabAnswer SlabLender::fetch(Slab& slab) {
+SlabAnswer SlabLender::start(Slab& slab) {
   const SlabMessage& message = slab.message;
   const uint64_t slabBytes = store_.config().slabBytes;
+  slab.stage = Stage::kFetching;
+  slab.isListed = false;
   if (message.payloadBytes == 0 || message.payloadBytes > slabBytes) return SlabAnswer::kMalformed;
   const uint64_t listAt = alignedSlabBytes(message.payloadBytes);
   if (message.listBytes > slabBytes - listAt) return SlabAnswer::kMalformed;
+  if (store_.mover().canMoveListed(message.count)) return moveListed(slab);
+  // The list comes first: its borrower can still write there, and what was checked must be what is used.
   const Result started =
       store_.mover().fetch(store_.lent(message.slab) + listAt, message.listBytes, &slab.job);
+  return started.ok() ? SlabAnswer::kNone : SlabAnswer::kFailed;
+}
+
+/** In one go: the GPU reads each piece of the list once, checks it, and moves what it says. */
+SlabAnswer SlabLender::moveListed(Slab& slab) {
+  const SlabMessage& message = slab.message;
+  if (rangesVersion_ != ranges_.version()) {
+    // Those that check against the former ones end first.
+    settle();
+    if (!store_.mover().setRanges(ranges_.forKernel()).ok()) return SlabAnswer::kFailed;
+    rangesVersion_ = ranges_.version();
+  }
+  slab.stage = Stage::kMoving;
+  slab.isListed = true;
+  const SlabPart part{0, message.payloadBytes, message.listBytes, message.count};
+  const bool isFull = message.kind == SlabMessageKind::kFull;
+  const Result started =
+      store_.mover().moveListed(part, store_.lent(message.slab), isFull, &slab.job);
   return started.ok() ? SlabAnswer::kNone : SlabAnswer::kFailed;
 }
 
@@ -138,7 +135,13 @@ SlabAnswer SlabLender::move(Slab& slab) {
 
 /** A stage is over. */
 void SlabLender::goOn(Slab& slab) {
-  if (slab.stage == Stage::kMoving) return answer(slab, SlabAnswer::kDone);
+  if (slab.stage == Stage::kMoving) {
+    const uint64_t found = slab.isListed ? store_.mover().answerOf(slab.job) : 0;
+    store_.mover().close(&slab.job);
+    return answer(slab, found == 0                             ? SlabAnswer::kDone
+                        : found == kernels::kListNotRegistered ? SlabAnswer::kNotRegistered
+                                                               : SlabAnswer::kMalformed);
+  }
   slab.stage = Stage::kMoving;
   const SlabAnswer answered = move(slab);
   if (answered != SlabAnswer::kNone) return answer(slab, answered);
@@ -164,8 +167,8 @@ bool SlabLender::step() {
   for (Slab& slab : slabs_) {
     if (slab.stage == Stage::kIdle) continue;
     bool isOver = false;
-    // The lane keeps the list until it is read.
-    const Result result = store_.mover().poll(&slab.job, &isOver, slab.stage == Stage::kFetching);
+    // The lane keeps what is to be read: the list, or the answer.
+    const Result result = store_.mover().poll(&slab.job, &isOver, true);
     if (!isOver) continue;
     hasMoved = true;
     if (result.ok()) {
@@ -180,7 +183,7 @@ bool SlabLender::step() {
 void SlabLender::settle() noexcept {
   // What is only fetched hasn't been checked yet, and will be against what is registered then.
   for (Slab& slab : slabs_) {
-    if (slab.stage == Stage::kMoving) store_.mover().settle(&slab.job);
+    if (slab.stage == Stage::kMoving) store_.mover().settle(slab.job);
   }
 }
 
@@ -196,7 +199,8 @@ SlabLender::Slab* SlabLender::find(const SlabMessage& message) {
 void SlabLender::free(Slab& slab) {
   if (slab.stage != Stage::kIdle) {
     // Whoever hears that it is free may use the memory at once.
-    store_.mover().settle(&slab.job);
+    store_.mover().settle(slab.job);
+    // Not to be used again: what comes of it is unknown.
     slab.job.reset();
     slab.stage = Stage::kIdle;
     openCount_ -= 1;

@@ -9,21 +9,11 @@
 #include <vector>
 
 #include "agent_state.h"
+#include "registered_ranges.h"
 #include "slab_store.h"
 #include "slab_task.h"
 
 namespace kvferry {
-
-/** Registered memory, for the check of what a borrower names. Sorted, none touches another's bytes. */
-class RegisteredRanges {
- public:
-  void add(uint64_t address, uint64_t bytes);
-  void remove(uint64_t address, uint64_t bytes);
-  bool contains(const SlabPiece& piece) const noexcept;
-
- private:
-  std::vector<SlabPiece> ranges_;
-};
 
 class SlabLender {
  public:
@@ -66,12 +56,15 @@ class SlabLender {
     Stage stage = Stage::kIdle;
     SlabMessage message;
     SlabJob job;
+    /** The GPU reads the list, and says what it found. */
+    bool isListed = false;
   };
 
   void want(const SlabMessage& message, MonotonicTime now);
   void giveBack(const SlabMessage& message);
   void work(const SlabMessage& message);
-  SlabAnswer fetch(Slab& slab);
+  SlabAnswer start(Slab& slab);
+  SlabAnswer moveListed(Slab& slab);
   SlabAnswer move(Slab& slab);
   void goOn(Slab& slab);
   void answer(Slab& slab, SlabAnswer answer);
@@ -89,6 +82,8 @@ class SlabLender {
   std::unordered_map<uint64_t, Borrower> borrowers_;
   /** Processes of other machines that ended, the latest: what they said may still arrive. */
   std::deque<ProcessId> ended_;
+  /** Version of the ranges that the mover has. */
+  uint64_t rangesVersion_ = 0;
   std::vector<uint8_t> list_;
   std::vector<SlabPiece> pieces_;
   SlabCopies copies_;

@@ -6,6 +6,14 @@
 #include "limits.h"
 
 namespace kvferry {
+namespace {
+
+void addPostTime(Transfer& transfer, MonotonicTime since) {
+  transfer.completion.postUs +=
+      std::chrono::duration<double, std::micro>(MonotonicClock::now() - since).count();
+}
+
+}  // namespace
 
 SlabLink::SlabLink(SlabHost& host, SlabStore& store, std::vector<uint64_t>& own,
                    std::shared_ptr<Peer> peer, uint8_t* mirror, uint64_t& nextOwner)
@@ -41,39 +49,55 @@ bool SlabLink::use(MonotonicTime now) {
     for (Loan& loan : loans_) {
       if (task.isTaken() || own_.empty()) break;
       if (loan.phase != Phase::kIdle) continue;
-      fill(loan, task, now);
+      fill(loan, task);
+      usedAt_ = now;
       hasMoved = true;
     }
   }
   return hasMoved;
 }
 
-void SlabLink::fill(Loan& loan, SlabTask& task, MonotonicTime now) {
+void SlabLink::fill(Loan& loan, SlabTask& task) {
   Transfer& transfer = *task.transfer;
+  const MonotonicTime now = MonotonicClock::now();
   if (!transfer.isPosted) transfer.postedAt = now;
   transfer.isPosted = true;
-  usedAt_ = now;
   loan.own = own_.back();
   own_.pop_back();
   loan.task = &task;
   loan.phase = Phase::kFilling;
   task.outstanding += 1;
-  const uint64_t slab = store_.own(loan.own);
-  SideCursor local = task.local;
-  loan.part = cutSlab(task, std::min(store_.config().slabBytes, peer_->slabs.slabBytes), slab,
-                      &local, &copies_);
-  loan.local = local;
-  Result started = store_.mover().start(copies_.pieces, copies_.list,
-                                        slab + alignedSlabBytes(loan.part.payloadBytes), &loan.job);
-  transfer.completion.postUs +=
-      std::chrono::duration<double, std::micro>(MonotonicClock::now() - now).count();
+  Result started = Result::success();
+  if (!task.isOpened) {
+    task.isOpened = true;
+    started = store_.mover().open(transfer.local.view(), transfer.remote.view(), &task.stream);
+  }
+  if (started.ok()) started = cut(loan);
+  addPostTime(transfer, now);
   if (!started.ok() || loan.job == nullptr) copied(loan, std::move(started));
 }
 
+/** The next part of the loan's task, on its way into our slab. */
+Result SlabLink::cut(Loan& loan) {
+  SlabTask& task = *loan.task;
+  const uint64_t slabBytes = std::min(store_.config().slabBytes, peer_->slabs.slabBytes);
+  const uint64_t slab = store_.own(loan.own);
+  if (task.stream != nullptr) {
+    loan.part = cutNext(task, slabBytes);
+    return store_.mover().fill(*task.stream, loan.part, slab, task.isRead(), &loan.job);
+  }
+  SideCursor local = task.local;
+  loan.part = cutSlab(task, slabBytes, slab, &local, &copies_);
+  loan.local = local;
+  return store_.mover().start(copies_.pieces, copies_.list,
+                              slab + alignedSlabBytes(loan.part.payloadBytes), &loan.job);
+}
+
 /** The slab is full, or for a READ has its list. */
-void SlabLink::write(Loan& loan, MonotonicTime now) {
+void SlabLink::write(Loan& loan) {
   SlabTask& task = *loan.task;
   Transfer& transfer = *task.transfer;
+  const MonotonicTime now = MonotonicClock::now();
   const uint64_t listAt = alignedSlabBytes(loan.part.payloadBytes);
   // For a READ only the list travels: the peer fills in the payload.
   const uint64_t start = task.isRead() ? listAt : 0;
@@ -91,12 +115,12 @@ void SlabLink::write(Loan& loan, MonotonicTime now) {
   message.turn = loan.turn + 1;
   message.payloadBytes = loan.part.payloadBytes;
   message.listBytes = loan.part.listBytes;
+  message.count = loan.part.runCount;
   const SlabMessageFrame frame = encodeSlabMessage(peer_->slabs.token, message);
   transfer.completion.descriptorsAfterMerge += 1;
   loan.phase = Phase::kWriting;
   const int status = host_.startRequest(loan.request, &frame);
-  transfer.completion.postUs +=
-      std::chrono::duration<double, std::micro>(MonotonicClock::now() - now).count();
+  addPostTime(transfer, now);
   const bool isLast = task.isTaken();
   if (status != kNixlInProgress) landed(loan, status);
   if (isLast && transfer.waiter != nullptr) {
@@ -127,7 +151,7 @@ bool SlabLink::pollLoans(MonotonicTime now) {
 
 void SlabLink::copied(Loan& loan, Result result) {
   if (!result.ok() || loan.phase == Phase::kPlacing) return end(loan, std::move(result));
-  write(loan, MonotonicClock::now());
+  write(loan);
 }
 
 /** A request of the library has its final status. */
@@ -160,8 +184,14 @@ void SlabLink::readBack(Loan& loan) {
 /** What a READ asked for is in a slab of ours. */
 void SlabLink::place(Loan& loan) {
   loan.phase = Phase::kPlacing;
-  placeSlab(store_.own(loan.own), loan.part.payloadBytes, *loan.local, &copies_);
-  Result started = store_.mover().start(copies_.pieces, copies_.list, 0, &loan.job);
+  const uint64_t slab = store_.own(loan.own);
+  Result started = Result::success();
+  if (loan.task->stream != nullptr) {
+    started = store_.mover().place(*loan.task->stream, loan.part, slab, &loan.job);
+  } else {
+    placeSlab(slab, loan.part.payloadBytes, *loan.local, &copies_);
+    started = store_.mover().start(copies_.pieces, copies_.list, 0, &loan.job);
+  }
   if (!started.ok() || loan.job == nullptr) copied(loan, std::move(started));
 }
 

@@ -84,8 +84,9 @@ class SlabLink {
 
   // slab_link.cc
   bool use(MonotonicTime now);
-  void fill(Loan& loan, SlabTask& task, MonotonicTime now);
-  void write(Loan& loan, MonotonicTime now);
+  void fill(Loan& loan, SlabTask& task);
+  Result cut(Loan& loan);
+  void write(Loan& loan);
   bool pollLoans(MonotonicTime now);
   void landed(Loan& loan, int status);
   void readBack(Loan& loan);

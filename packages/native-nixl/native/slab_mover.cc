@@ -3,6 +3,9 @@
 #include <cstring>
 #include <utility>
 
+#include "kernel_launch.h"
+#include "slab_wire.h"
+
 namespace kvferry {
 
 SlabMover::SlabMover(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {}
@@ -18,13 +21,12 @@ Result SlabMover::start(const std::vector<kernels::CopyPiece>& pieces,
     return Result::success();
   }
   SlabJob lane;
-  Result result = device_->takeLane(&lane);
-  if (!result.ok()) return result;
   pieces_.clear();
   for (const kernels::CopyPiece& piece : pieces) pieces_.add(piece.to, piece.from, piece.bytes);
   // Behind the list of pieces, which the kernel reads.
   const uint64_t listAt = (pieces_.listBytes() + 15) / 16 * 16;
-  result = lane->reserve(listAt + list.size());
+  Result result = device_->takeLane(&lane, listAt + list.size());
+  if (result.ok()) result = lane->reserve(listAt + list.size());
   if (result.ok() && !list.empty()) {
     std::memcpy(lane->host() + listAt, list.data(), list.size());
     result = lane->copy(listTo, reinterpret_cast<CudaPointer>(lane->host()) + listAt, list.size());
@@ -35,10 +37,80 @@ Result SlabMover::start(const std::vector<kernels::CopyPiece>& pieces,
   return result;
 }
 
+Result SlabMover::open(const PlanSide& local, const PlanSide& remote,
+                       std::unique_ptr<SlabStream>* stream) {
+  if (device_ == nullptr || !isEven(local) || !isEven(remote)) return Result::success();
+  return SlabStream::open(*device_, local, remote, stream);
+}
+
+Result SlabMover::fill(SlabStream& stream, const SlabPart& part, uint64_t slab, bool isRead,
+                       SlabJob* job) {
+  SlabJob lane;
+  Result result = device_->takeLane(&lane);
+  if (result.ok()) {
+    const uint64_t list = slab + alignedSlabBytes(part.payloadBytes);
+    result = stream.pack(*lane, part, isRead ? 0 : slab, true, list);
+  }
+  if (result.ok()) result = lane->mark();
+  if (result.ok()) *job = std::move(lane);
+  return result;
+}
+
+Result SlabMover::place(SlabStream& stream, const SlabPart& part, uint64_t slab, SlabJob* job) {
+  SlabJob lane;
+  Result result = device_->takeLane(&lane);
+  if (result.ok()) result = stream.pack(*lane, part, slab, false, 0);
+  if (result.ok()) result = lane->mark();
+  if (result.ok()) *job = std::move(lane);
+  return result;
+}
+
+Result SlabMover::setRanges(const std::vector<kernels::AddressRange>& ranges) {
+  Result result = ranges_ == nullptr ? device_->takeLane(&ranges_) : Result::success();
+  if (!result.ok()) return result;
+  ArgumentList list;
+  list.add(ranges);
+  rangeCount_ = 0;
+  result = list.upload(*ranges_);
+  if (result.ok()) result = ranges_->finish();
+  if (result.ok()) rangeCount_ = ranges.size();
+  return result;
+}
+
+Result SlabMover::moveListed(const SlabPart& part, uint64_t slab, bool isScatter, SlabJob* job) {
+  SlabJob lane;
+  Result result = device_->takeLane(&lane, sizeof(uint64_t));
+  if (result.ok()) result = lane->reserve(sizeof(uint64_t));
+  if (!result.ok()) return result;
+  auto* const answer = reinterpret_cast<uint64_t*>(lane->host());
+  *answer = 0;
+  kernels::ListedArguments arguments = {};
+  arguments.ranges = reinterpret_cast<const kernels::AddressRange*>(ranges_->onDevice());
+  arguments.rangeCount = rangeCount_;
+  arguments.payload = slab;
+  arguments.payloadBytes = part.payloadBytes;
+  arguments.list = slab + alignedSlabBytes(part.payloadBytes);
+  arguments.listBytes = part.listBytes;
+  arguments.runCount = part.runCount;
+  arguments.isScatter = isScatter ? 1 : 0;
+  arguments.partBytes = kPartBytes;
+  arguments.answer = answer;
+  // At least one a piece, and one a part.
+  const uint64_t units = part.listBytes / kSlabPieceBytes + part.payloadBytes / kPartBytes + 1;
+  result = launchWide(*device_, *lane, CudaKernel::kMoveListed, warpBlocks(units), &arguments);
+  if (result.ok()) result = lane->mark();
+  if (result.ok()) *job = std::move(lane);
+  return result;
+}
+
+uint64_t SlabMover::answerOf(const SlabJob& job) const noexcept {
+  return *reinterpret_cast<const volatile uint64_t*>(job->host());
+}
+
 Result SlabMover::fetch(uint64_t from, uint64_t sizeBytes, SlabJob* job) {
   if (device_ == nullptr) return Result::success();
   SlabJob lane;
-  Result result = device_->takeLane(&lane);
+  Result result = device_->takeLane(&lane, sizeBytes);
   if (result.ok()) result = lane->reserve(sizeBytes);
   if (result.ok()) {
     result = lane->copy(reinterpret_cast<CudaPointer>(lane->host()), from, sizeBytes);
@@ -67,9 +139,8 @@ Result SlabMover::poll(SlabJob* job, bool* isOver, bool isKept) {
   return result;
 }
 
-void SlabMover::settle(SlabJob* job) noexcept {
-  if (*job == nullptr) return;
-  if ((*job)->finish().ok()) close(job);
+void SlabMover::settle(const SlabJob& job) noexcept {
+  if (job != nullptr) static_cast<void>(job->finish());
 }
 
 void SlabMover::close(SlabJob* job) {

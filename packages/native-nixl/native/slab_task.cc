@@ -26,6 +26,7 @@ SlabPart cutSlab(SlabTask& task, uint64_t slabBytes, uint64_t slab, SideCursor* 
                  SlabCopies* copies) {
   copies->clear();
   SlabFill fill(slabBytes);
+  const uint64_t start = task.transfer->completion.bytes - task.bytesLeft;
   while (!task.remote.isAtEnd()) {
     const SlabPiece piece = task.remote.piece();
     bool isStart = false;
@@ -53,7 +54,19 @@ SlabPart cutSlab(SlabTask& task, uint64_t slabBytes, uint64_t slab, SideCursor* 
   task.bytesLeft -= fill.payloadBytes();
   copies->list.resize(fill.listBytes());
   writePieceList(copies->remote, copies->startsRun, copies->list.data());
-  return {fill.payloadBytes(), fill.listBytes()};
+  return {start, fill.payloadBytes(), fill.listBytes(), 0};
+}
+
+SlabPart cutNext(SlabTask& task, uint64_t slabBytes) {
+  TransferCompletion& completion = task.transfer->completion;
+  const uint64_t blockBytes = task.transfer->remote.entry->table.regions.front().blockSizeBytes;
+  const SlabPart part =
+      cutStream(blockBytes, completion.bytes - task.bytesLeft, task.bytesLeft, slabBytes);
+  task.bytesLeft -= part.payloadBytes;
+  completion.descriptorsBeforeMerge =
+      countPairs(completion.bytes, blockBytes,
+                 task.transfer->local.entry->table.regions.front().blockSizeBytes);
+  return part;
 }
 
 void placeSlab(uint64_t slab, uint64_t payloadBytes, SideCursor to, SlabCopies* copies) {

@@ -8,6 +8,7 @@
 #include "agent_state.h"
 #include "cuda/kernel_arguments.h"
 #include "side_cursor.h"
+#include "slab_stream.h"
 #include "slab_wire.h"
 
 namespace kvferry {
@@ -61,6 +62,10 @@ struct SlabTask {
   /** As `remote`, piece by piece: for counting. */
   SideCursor remotePieces;
   uint64_t bytesLeft;
+  /** Where a GPU computes the addresses: the cursors above stay where they are. */
+  std::unique_ptr<SlabStream> stream;
+  /** `stream` was asked for. */
+  bool isOpened = false;
   /** Loans that carry a part of it. */
   uint64_t outstanding = 0;
   bool isOverdue = false;
@@ -68,11 +73,6 @@ struct SlabTask {
   bool isMidPair = false;
   /** The first thing that went wrong. */
   Result error;
-};
-
-struct SlabPart {
-  uint64_t payloadBytes = 0;
-  uint64_t listBytes = 0;
 };
 
 /** What is to be copied, and the list that belongs behind the payload. Reused from slab to slab. */
@@ -94,6 +94,9 @@ struct SlabCopies {
  */
 SlabPart cutSlab(SlabTask& task, uint64_t slabBytes, uint64_t slab, SideCursor* local,
                  SlabCopies* copies);
+
+/** Cuts the next part of a transfer that has a stream. */
+SlabPart cutNext(SlabTask& task, uint64_t slabBytes);
 
 /** The copies that put a payload in place. */
 void placeSlab(uint64_t slab, uint64_t payloadBytes, SideCursor to, SlabCopies* copies);

@@ -80,6 +80,7 @@ struct SlabMessage {
   uint64_t turn = 0;
   uint64_t payloadBytes = 0;
   uint64_t listBytes = 0;
+  /** Of `kWant`: slabs. Of `kFull` and `kFill`: runs of the list, which a GPU may then read itself; 0: not said. */
   uint64_t count = 0;
   ProcessId process;
 };

@@ -47,6 +47,59 @@ struct PieceArguments {
   uint64_t partBytes;
 };
 
+/**
+ * Blocks of one size as the stream of bytes that they stand for: region after region, in each the listed blocks;
+ * `isBlockMajor` (1): block after block, in each its regions.
+ */
+struct BlockStream {
+  const DeviceRegion* regions;
+  const uint32_t* blockIds;
+  uint64_t regionCount;
+  uint64_t idCount;
+  uint64_t blockBytes;
+  uint64_t isBlockMajor;
+};
+
+/**
+ * Bytes `[start, start + bytes)` of a stream, to (`isGather` 1) or from memory where they lie packed; and, unless `list`
+ * is 0, the list of pieces of the same bytes of another stream (slab_wire.h), which is written there.
+ */
+struct PackArguments {
+  BlockStream blocks;
+  BlockStream listed;
+  uint64_t start;
+  uint64_t bytes;
+  /** 0: nothing is moved. */
+  uint64_t packed;
+  uint64_t isGather;
+  uint64_t list;
+  uint64_t partBytes;
+};
+
+/** Memory that may be touched: `[start, end)`, by `start`; `end` is the furthest of all that start no later. */
+struct AddressRange {
+  uint64_t start;
+  uint64_t end;
+};
+
+/** What a list says of a slab's payload, done (`isScatter` 1: payload to pieces) where every piece lies in a range. */
+struct ListedArguments {
+  const AddressRange* ranges;
+  uint64_t rangeCount;
+  uint64_t payload;
+  uint64_t payloadBytes;
+  uint64_t list;
+  uint64_t listBytes;
+  uint64_t runCount;
+  uint64_t isScatter;
+  uint64_t partBytes;
+  /** Stays what it is unless something is wrong; page-locked memory of the host. */
+  uint64_t* answer;
+};
+
+inline constexpr uint64_t kListMalformed = 2;
+inline constexpr uint64_t kListNotRegistered = 3;
+
 /** Tokens in a row, in blocks of a region: slot `firstToken + i` of the listed blocks. */
 struct DeviceRun {
   const DeviceRegion* regions;

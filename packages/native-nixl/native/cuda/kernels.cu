@@ -106,6 +106,58 @@ __device__ inline void moveBytes(uint64_t to, uint64_t from, uint64_t bytes, uin
   }
 }
 
+/** Of a block of a stream, by its place there. */
+__device__ inline uint64_t blockAddress(const BlockStream& stream, uint64_t place) {
+  const uint64_t inner = stream.isBlockMajor != 0 ? stream.regionCount : stream.idCount;
+  const uint64_t outer = place / inner;
+  const uint64_t rest = place - outer * inner;
+  const DeviceRegion& where = stream.regions[stream.isBlockMajor != 0 ? rest : outer];
+  return where.address + stream.blockIds[stream.isBlockMajor != 0 ? outer : rest] * where.strideBytes;
+}
+
+/** Once: another process can write there, and what was checked must be what is used. */
+__device__ inline uint64_t readOnce(uint64_t at) {
+  return *reinterpret_cast<const volatile uint64_t*>(at);
+}
+
+/** Whether a piece lies in one of the ranges. */
+__device__ inline bool isWithin(const ListedArguments& a, uint64_t address, uint64_t bytes) {
+  uint64_t low = 0;
+  uint64_t high = a.rangeCount;
+  while (low < high) {
+    const uint64_t middle = (low + high) / 2;
+    if (a.ranges[middle].start <= address) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  if (low == 0) return false;
+  const uint64_t end = a.ranges[low - 1].end;
+  return address < end && bytes <= end - address;
+}
+
+__device__ inline void fail(const ListedArguments& a, uint64_t reason) {
+  *static_cast<volatile uint64_t*>(a.answer) = reason;
+}
+
+/** Part of a list: a run of `count` pieces of `bytes` each, the blocks from `place` on; the first starts `offset` within. */
+__device__ inline uint64_t writeRun(const PackArguments& a, uint64_t at, uint64_t bytes, uint64_t count,
+                                    uint64_t place, uint64_t offset) {
+  if (bytes == 0 || count == 0) return at;
+  const uint64_t step = static_cast<uint64_t>(gridDim.x) * blockDim.x;
+  const uint64_t first = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  auto* const words = reinterpret_cast<uint64_t*>(at);
+  if (first == 0) {
+    words[0] = bytes;
+    words[1] = count;
+  }
+  for (uint64_t i = first; i < count; i += step) {
+    words[2 + i] = blockAddress(a.listed, place + i) + offset;
+  }
+  return at + 16 + count * 8;
+}
+
 /** Of one head of one token. */
 __device__ inline uint64_t rowAddress(const DeviceRun& run, uint64_t region, uint64_t token,
                                       uint64_t head, uint64_t heads) {
@@ -158,6 +210,87 @@ extern "C" __global__ void __launch_bounds__(256) kvferry_copy_pieces(const Piec
     const uint64_t left = piece.bytes - start;
     moveBytes(piece.to + start, piece.from + start, left < a.partBytes ? left : a.partBytes, lane);
   }
+}
+
+extern "C" __global__ void __launch_bounds__(256) kvferry_pack(const PackArguments a) {
+  const uint64_t warps = static_cast<uint64_t>(gridDim.x) * (blockDim.x / kWarp);
+  const uint64_t first = static_cast<uint64_t>(blockIdx.x) * (blockDim.x / kWarp) + threadIdx.x / kWarp;
+  const uint64_t lane = threadIdx.x % kWarp;
+  const uint64_t end = a.start + a.bytes;
+  if (a.packed != 0) {
+    const uint64_t size = a.blocks.blockBytes;
+    const uint64_t parts = (size + a.partBytes - 1) / a.partBytes;
+    const uint64_t firstPlace = a.start / size;
+    const uint64_t lastPlace = (end - 1) / size;
+    // Of blocks that are longer than a slab only the parts that it has.
+    const uint64_t firstUnit = (a.start - firstPlace * size) / a.partBytes;
+    const uint64_t lastUnit =
+        (lastPlace - firstPlace) * parts + (end - 1 - lastPlace * size) / a.partBytes;
+    for (uint64_t unit = firstUnit + first; unit <= lastUnit; unit += warps) {
+      const uint64_t ahead = unit / parts;
+      const uint64_t place = firstPlace + ahead;
+      const uint64_t blockStart = place * size;
+      uint64_t from = blockStart + (unit - ahead * parts) * a.partBytes;
+      uint64_t to = from + a.partBytes;
+      if (to > blockStart + size) to = blockStart + size;
+      if (from < a.start) from = a.start;
+      if (to > end) to = end;
+      if (from >= to) continue;
+      const uint64_t block = blockAddress(a.blocks, place) + (from - blockStart);
+      const uint64_t packed = a.packed + (from - a.start);
+      moveBytes(a.isGather != 0 ? packed : block, a.isGather != 0 ? block : packed, to - from, lane);
+    }
+  }
+  if (a.list == 0) return;
+  const uint64_t size = a.listed.blockBytes;
+  const uint64_t place = a.start / size;
+  const uint64_t offset = a.start - place * size;
+  uint64_t head = offset == 0 ? 0 : size - offset;
+  if (head > a.bytes) head = a.bytes;
+  const uint64_t count = (a.bytes - head) / size;
+  const uint64_t tail = a.bytes - head - count * size;
+  const uint64_t whole = head > 0 ? place + 1 : place;
+  uint64_t at = writeRun(a, a.list, head, 1, place, offset);
+  at = writeRun(a, at, size, count, whole, 0);
+  writeRun(a, at, tail, 1, whole + count, 0);
+}
+
+extern "C" __global__ void __launch_bounds__(256) kvferry_move_listed(const ListedArguments a) {
+  const uint64_t warps = static_cast<uint64_t>(gridDim.x) * (blockDim.x / kWarp);
+  const uint64_t first = static_cast<uint64_t>(blockIdx.x) * (blockDim.x / kWarp) + threadIdx.x / kWarp;
+  const uint64_t lane = threadIdx.x % kWarp;
+  const uint64_t end = a.list + a.listBytes;
+  uint64_t at = a.list;
+  uint64_t payload = a.payload;
+  uint64_t left = a.payloadBytes;
+  for (uint64_t run = 0; run < a.runCount; run++) {
+    if (end - at < 16) return fail(a, kListMalformed);
+    const uint64_t bytes = readOnce(at);
+    const uint64_t count = readOnce(at + 8);
+    at += 16;
+    if (bytes == 0 || count == 0 || count > (end - at) / 8 || bytes > left / count) {
+      return fail(a, kListMalformed);
+    }
+    const uint64_t parts = (bytes + a.partBytes - 1) / a.partBytes;
+    for (uint64_t unit = first; unit < count * parts; unit += warps) {
+      const uint64_t index = unit / parts;
+      const uint64_t address = readOnce(at + index * 8);
+      if (!isWithin(a, address, bytes)) {
+        fail(a, kListNotRegistered);
+        continue;
+      }
+      const uint64_t start = (unit - index * parts) * a.partBytes;
+      const uint64_t rest = bytes - start;
+      const uint64_t piece = address + start;
+      const uint64_t packed = payload + index * bytes + start;
+      moveBytes(a.isScatter != 0 ? piece : packed, a.isScatter != 0 ? packed : piece,
+                rest < a.partBytes ? rest : a.partBytes, lane);
+    }
+    at += count * 8;
+    payload += count * bytes;
+    left -= count * bytes;
+  }
+  if (left != 0 || at != end) fail(a, kListMalformed);
 }
 
 extern "C" __global__ void __launch_bounds__(256) kvferry_relayout(const RelayoutArguments a) {

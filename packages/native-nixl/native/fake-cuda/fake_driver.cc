@@ -89,6 +89,15 @@ FAKE_EXPORT int cuStreamSynchronize(CudaHandle stream) {
   while (static_cast<Stream*>(stream)->step()) continue;
   return kSuccess;
 }
+FAKE_EXPORT int cuStreamWaitEvent(CudaHandle stream, CudaHandle event, unsigned) {
+  const Lock lock(driver().mutex);
+  // As the event is marked now: it may be marked again later.
+  const Event marked = *static_cast<Event*>(event);
+  static_cast<Stream*>(stream)->push([marked] {
+    while (marked.stream != nullptr && marked.stream->done < marked.after) marked.stream->step();
+  });
+  return kSuccess;
+}
 FAKE_EXPORT int cuEventCreate(CudaHandle* event, unsigned) {
   *event = new Event;
   return kSuccess;
