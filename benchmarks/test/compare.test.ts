@@ -139,6 +139,8 @@ describe('compare, used wrongly: exit 2 and one line', () => {
     [['--requests', '1.5'], /--requests 1.5: use a whole number/],
     [['--seed', 'x'], /--seed x/],
     [['--agent', 'auto'], /--agent auto is for --demo only/],
+    [['--devices', 'gpu0'], /--devices gpu0: use cpu or cuda:N/],
+    [['--devices', 'cuda:0,cuda:1,cuda:2'], /two of them for P and D/],
     [['--option', 'depth'], /--option depth: use key=value/],
     [['--option', 'deph=2'], /ERR_KV_CONFIG: options.deph is unknown/],
     [['--connectors', 'no-such-connector'], /ERR_KV_CONNECTOR_NOT_INSTALLED.*npm install/],

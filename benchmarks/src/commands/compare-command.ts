@@ -61,6 +61,7 @@ export function addCompareCommand(
     .option('--agent <kind>', 'nixl (default) or memory: all roles in one process')
     .option('--demo', 'without NIXL go on with the in-memory agent (--agent auto)')
     .option('--prefix-caching <mode>', "engines' prefix cache: on or off", 'off')
+    .option('--devices <list>', "where P's and D's KV lies: cpu or cuda:N, cuda:0,cuda:1")
     .option('--json <file>', 'write the result there; - = stdout, and nothing else')
     .option('--html <file>', 'a report with charts, in one file')
     .option('--keep-logs <dir>', "keep each process's log and who ran where")

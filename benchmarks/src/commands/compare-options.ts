@@ -3,10 +3,17 @@
  */
 import { limits } from '../limits.ts'
 import type { ConnectorChoice, Hooks, Posting } from '../compare/configuration.ts'
+import type { Devices } from '../compare/process-cluster.ts'
 import { presets, type Preset, type PresetName } from '../compare/presets.ts'
 import { UsageError } from '../usage-error.ts'
 import { parseConnectorList } from './connector-list.ts'
-import { integerBetween, numberBetween, oneOf, parseConnectorOptions } from './flag-values.ts'
+import {
+  integerBetween,
+  numberBetween,
+  oneOf,
+  parseConnectorOptions,
+  parseDevices,
+} from './flag-values.ts'
 
 /** As commander hands them over. */
 export interface CompareFlags {
@@ -27,6 +34,7 @@ export interface CompareFlags {
   readonly engineBin?: string
   readonly routerBin?: string
   readonly debugEndpoints?: boolean
+  readonly devices?: string
 }
 
 export interface CompareRequest {
@@ -44,6 +52,7 @@ export interface CompareRequest {
   readonly engineBin: string | null
   readonly routerBin: string | null
   readonly debugEndpoints: boolean
+  readonly devices: Devices | null
 }
 
 function parseAgent(flags: CompareFlags): CompareRequest['agent'] {
@@ -96,5 +105,6 @@ export function parseCompareFlags(flags: CompareFlags): CompareRequest {
     engineBin: flags.engineBin ?? null,
     routerBin: flags.routerBin ?? null,
     debugEndpoints: flags.debugEndpoints === true,
+    devices: parseDevices(flags.devices),
   }
 }

@@ -7,7 +7,13 @@ import type { EngineShape } from '../compare/presets.ts'
 import { blockSizeBytes } from '../experiments/budget.ts'
 import { UsageError } from '../usage-error.ts'
 import { parseConnectorList } from './connector-list.ts'
-import { integerBetween, numberBetween, oneOf, parseConnectorOptions } from './flag-values.ts'
+import {
+  integerBetween,
+  numberBetween,
+  oneOf,
+  parseConnectorOptions,
+  parseDevices,
+} from './flag-values.ts'
 import type { MeasuredRequest } from './measured-command.ts'
 
 /** As commander hands them over. */
@@ -27,6 +33,7 @@ export interface ExperimentFlags {
   readonly keepLogs?: string
   readonly engineBin?: string
   readonly routerBin?: string
+  readonly devices?: string
 }
 
 export interface ExperimentRequest extends MeasuredRequest {
@@ -56,6 +63,7 @@ export function parseExperimentFlags(flags: ExperimentFlags): ExperimentRequest 
     engineBin: flags.engineBin ?? null,
     routerBin: flags.routerBin ?? null,
     debugEndpoints: false,
+    devices: parseDevices(flags.devices),
   }
 }
 

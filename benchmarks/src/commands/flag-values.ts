@@ -1,6 +1,7 @@
 /**
  * Values of command-line flags, checked one by one. Pure; says what is wrong in one line.
  */
+import type { Devices } from '../compare/process-cluster.ts'
 import { UsageError } from '../usage-error.ts'
 
 export interface Range {
@@ -12,6 +13,15 @@ export interface Range {
 export function oneOf<T extends string>(flag: string, value: string, allowed: readonly T[]): T {
   if ((allowed as readonly string[]).includes(value)) return value as T
   throw new UsageError(`--${flag} ${value}: use one of ${allowed.join(', ')}`)
+}
+
+/** `cuda:0,cuda:1`: P's and D's; one alone is both's. Absent: null. */
+export function parseDevices(text: string | undefined): Devices | null {
+  if (text === undefined) return null
+  const [prefill = '', decode = prefill, ...others] = text.split(',')
+  const isDevice = (word: string) => /^(cpu|cuda:\d+)$/.test(word)
+  if (isDevice(prefill) && isDevice(decode) && others.length === 0) return { prefill, decode }
+  throw new UsageError(`--devices ${text}: use cpu or cuda:N, or two of them for P and D`)
 }
 
 export function numberBetween(flag: string, text: string, range: Range): number {

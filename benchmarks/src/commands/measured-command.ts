@@ -9,6 +9,7 @@ import type { Command } from 'commander'
 import { createSystemClock } from '@kvferry/runtime'
 import { resolveAgent, type ChosenAgent } from '../compare/agent-choice.ts'
 import type { CompareDependencies } from '../compare/compare.ts'
+import type { Devices } from '../compare/process-cluster.ts'
 import type { CompareResult } from '../compare/result.ts'
 import { headline } from '../compare/table.ts'
 import { createProgress } from '../lib/progress.ts'
@@ -25,6 +26,7 @@ export interface MeasuredRequest {
   readonly engineBin: string | null
   readonly routerBin: string | null
   readonly debugEndpoints: boolean
+  readonly devices: Devices | null
 }
 
 export interface MeasuredCommand<Result> {
@@ -48,7 +50,8 @@ export async function runMeasured<Result extends Pick<CompareResult, 'verdict'>>
   command: MeasuredCommand<Result>,
 ): Promise<number> {
   // Fakes given by flags bring their own agents, so there is nothing to look for.
-  const chosen = await resolveAgent(request.agent, { isAssumed: request.engineBin !== null })
+  const { devices, engineBin } = request
+  const chosen = await resolveAgent(request.agent, { isAssumed: engineBin !== null, devices })
   if (request.logDirectory) mkdirSync(request.logDirectory, { recursive: true })
   const progress = createProgress(io.stderr)
   progress.note(headline(chosen.kind, chosen.nixl?.version ?? null))
@@ -86,6 +89,7 @@ export const addExperimentOptions = (command: Command): Command =>
     .option('--kv-scale <n>', 'divides the head size, and nothing else')
     .option('--time-scale <n>', 'factor on every modelled time')
     .option('--num-blocks <n>', 'KV blocks of an engine; everything else follows by ratio')
+    .option('--devices <list>', "where P's and D's KV lies: cpu or cuda:N, cuda:0,cuda:1")
     .option('--json <file>', 'write the result there; - = stdout, and nothing else')
     .option('--html <file>', 'a report with charts, in one file')
     .option('--keep-logs <dir>', "keep each process's log and who ran where")

@@ -142,7 +142,10 @@ async function sweep(flags: SweepFlags, io: CommandIo): Promise<number> {
   const targets = await targetsOf(request)
   const hasEngines = targets.some(({ configuration }) => configuration !== null)
   const chosen = hasEngines
-    ? await resolveAgent(request.agent, { isAssumed: request.engineBin !== null })
+    ? await resolveAgent(request.agent, {
+        isAssumed: request.engineBin !== null,
+        devices: request.devices,
+      })
     : null
   const conditions = conditionsFor(request, chosen)
   makeDirectory('results-dir', request.resultsDirectory)
@@ -207,6 +210,7 @@ export function addSweepCommand(
     .option('--ready-timeout <s>', 'for servers given by --url')
     .option('--redo-invalid', 'make points again that were outside the overrun guard')
     .option('--save-detailed', 'each request in the files, too')
+    .option('--devices <list>', "where P's and D's KV lies: cpu or cuda:N, cuda:0,cuda:1")
     .option('--json <file>', 'a summary; - = stdout, and nothing else')
     .option('--html <file>', 'a report with charts, in one file')
     .option('--keep-logs <dir>', "keep each process's log and who ran where")

@@ -6,10 +6,17 @@ import type { EngineShape } from '../compare/presets.ts'
 import { limits } from '../limits.ts'
 import type { Grid } from '../sweep/grid.ts'
 import { sweepPresets, type SweepPreset, type SweepPresetName } from '../sweep/presets.ts'
+import type { Devices } from '../compare/process-cluster.ts'
 import { UsageError } from '../usage-error.ts'
 import { parseHooks } from './compare-options.ts'
 import { parseConnectorList } from './connector-list.ts'
-import { integerBetween, numberBetween, oneOf, parseConnectorOptions } from './flag-values.ts'
+import {
+  integerBetween,
+  numberBetween,
+  oneOf,
+  parseConnectorOptions,
+  parseDevices,
+} from './flag-values.ts'
 
 /** As commander hands them over. */
 export interface SweepFlags {
@@ -44,6 +51,7 @@ export interface SweepFlags {
   readonly keepLogs?: string
   readonly engineBin?: string
   readonly routerBin?: string
+  readonly devices?: string
 }
 
 export interface UrlChoice {
@@ -72,6 +80,7 @@ export interface SweepRequest {
   readonly engineBin: string | null
   readonly routerBin: string | null
   readonly debugEndpoints: false
+  readonly devices: Devices | null
 }
 
 /** `1024,2k`: `k` is 1,024. */
@@ -205,5 +214,6 @@ export function parseSweepFlags(flags: SweepFlags): SweepRequest {
     engineBin: flags.engineBin ?? null,
     routerBin: flags.routerBin ?? null,
     debugEndpoints: false,
+    devices: parseDevices(flags.devices),
   }
 }

@@ -3,6 +3,8 @@
  * go on without NIXL, and it says so.
  */
 
+import type { Devices } from './process-cluster.ts'
+
 export interface ChosenAgent {
   readonly kind: 'nixl' | 'memory'
   readonly nixl: { readonly version: string | null; readonly ucxVersion: string | null } | null
@@ -18,17 +20,22 @@ const memoryAgent = (reason: string | null): ChosenAgent => ({
   reason,
 })
 
+export interface AgentSurroundings {
+  /** The engines are given by the caller and know themselves what they run on. */
+  readonly isAssumed: boolean
+  readonly devices?: Devices | null
+}
+
 /**
- * `isAssumed`: the engines are given by the caller and know themselves what they run on.
  * @throws ConnectorError ERR_NIXL_UNAVAILABLE when NIXL isn't there and `nixl` was asked for, or
  *   KVFERRY_REQUIRE_NIXL is 1.
  */
 export async function resolveAgent(
   wanted: 'nixl' | 'memory' | 'auto',
-  { isAssumed }: { readonly isAssumed: boolean },
+  { isAssumed, devices = null }: AgentSurroundings,
 ): Promise<ChosenAgent> {
   if (wanted === 'memory') return memoryAgent(null)
-  const deviceTier = 'host memory'
+  const deviceTier = devices === null ? 'host memory' : `memory of ${devices.prefill}`
   if (isAssumed) return { kind: 'nixl', nixl: null, deviceTier, reason: null }
   const { isNixlAvailable, nixlInfo } = await import('@kvferry/native-nixl')
   const availability = isNixlAvailable()

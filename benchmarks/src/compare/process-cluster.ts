@@ -20,6 +20,15 @@ export interface ProcessClusterOptions {
   readonly logDirectory: string | null
   /** Passed on to the engines; only tests need it. */
   readonly debugEndpoints: boolean
+  /** Where the engines' KV lies; null: host memory. */
+  readonly devices?: Devices | null
+}
+
+/** Each as the engines' `--device` takes it. */
+export interface Devices {
+  /** Also of the engine that does all alone. */
+  readonly prefill: string
+  readonly decode: string
 }
 
 const require = createRequire(import.meta.url)
@@ -98,6 +107,8 @@ const logFileOf = (launch: Launch, name: string): string | null =>
 function startEngine(launch: Launch, name: string, role: string): Promise<TrackedChild> {
   const { spec, options, group } = launch
   const flags = engineFlags(spec, options)
+  const { devices = null } = options
+  if (devices) flags.push(`--device=${role === 'consumer' ? devices.decode : devices.prefill}`)
   if (spec.configuration)
     flags.push('--config', writeConfig(launch.configDirectory, spec, role, name))
   else flags.push('--role=both')

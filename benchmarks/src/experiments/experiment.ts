@@ -86,8 +86,8 @@ export function environmentOf(
     nixl: nixl?.version ?? null,
     ucx: nixl?.ucxVersion ?? null,
     transports: [...new Set(runs.flatMap((run) => run.transports))].sort(),
-    // The engines have no device: what stands for it beside the host tier is more of the same memory.
-    deviceTier: `a second arena of ${deviceTier}`,
+    // Without a GPU what stands for one beside the host tier is more of the same memory.
+    deviceTier: deviceTier.includes('cuda') ? deviceTier : `a second arena of ${deviceTier}`,
   })
 }
 

@@ -45,8 +45,9 @@ export const limits = {
   slabCount: 4,
   slabCountMax: 64,
   /**
-   * `path: auto` has no slabs for blocks of this many bytes a region and more: in host memory no number of
-   * them was faster by slabs (`kvferry-bench micro --paths`).
+   * `path: auto` has no slabs in host memory for blocks of this many bytes a region and more: no number of them
+   * was faster by slabs (`kvferry-bench micro --paths`). On GPUs there is no such size: a descriptor costs as much as
+   * the link moves in 0.3 to 1.5 MB.
    */
   slabBlockSizeBytesMax: 4_096,
   /** A lent slab whose borrower says nothing for so long is counted as suspect. */

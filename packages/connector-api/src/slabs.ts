@@ -13,6 +13,7 @@
  * against its registered memory; nothing else is remembered of a transfer there.
  */
 import type { TransferPath } from './config.ts'
+import type { KvMemory } from './kv-memory.ts'
 import { limits } from './limits.ts'
 
 /** How the bytes of one transfer travel. `TransferPath` (config.ts) is what a user may ask for. */
@@ -27,15 +28,18 @@ export interface SlabOptions {
 }
 
 /**
- * The slabs of an engine's agent; null: none. With `auto` only where the smallest block of a region is so small
- * that slabs may win: nobody pays their memory in vain. `slabs` has them in any case.
+ * The slabs of an engine's agent; null: none. With `auto` only where they may win, so that nobody pays their memory in
+ * vain: in host memory where the smallest block of a region is small, on a GPU always. `slabs` has them in any case.
+ * Which path a transfer then takes is measured, for each peer.
  */
 export function slabsFor(
   path: TransferPath,
   regions: readonly { readonly blockSizeBytes: number }[],
+  memory: KvMemory['kind'] = 'host',
 ): SlabOptions | null {
   if (path === 'slabs') return {}
   if (path !== 'auto') return null
+  if (memory === 'cuda') return {}
   const smallest = Math.min(...regions.map(({ blockSizeBytes }) => blockSizeBytes))
   return smallest < limits.slabBlockSizeBytesMax ? {} : null
 }

@@ -9,6 +9,7 @@ import type {
   TransferPath,
   TransferPost,
 } from '../src/index.ts'
+import { slabsFor } from '../src/index.ts'
 import { PathChooser, pieceCountOf, protocolLimits } from '../src/protocol/index.ts'
 
 const [table, other] = [1, 2] as unknown as BlockTableHandle[]
@@ -80,4 +81,13 @@ test('neighbours on both sides are one piece a region; segments are what they ar
   }
   expect(pieceCountOf(segments, blocks(4), 1)).toBe(2)
   expect(pieceCountOf(blocks(4), segments, 1)).toBe(2)
+})
+
+test('slabs are there where auto may choose them: on the host for small blocks, on a GPU for all', () => {
+  const regions = (blockSizeBytes: number) => [{ blockSizeBytes: 1_048_576 }, { blockSizeBytes }]
+  expect(slabsFor('auto', regions(2_048))).toEqual({})
+  expect(slabsFor('auto', regions(4_096))).toBe(null)
+  expect(slabsFor('auto', regions(4_096), 'cuda')).toEqual({})
+  expect(slabsFor('slabs', regions(4_096))).toEqual({})
+  expect(slabsFor('descriptors', regions(64), 'cuda')).toBe(null)
 })

@@ -2,7 +2,6 @@
  * What a caller may say about an engine (the flags of `kvferry-engine`, in camelCase), and how flags, file
  * and defaults become one configuration. Flags win over the file; a role that both name must be the same.
  */
-import { ConnectorError } from '@kvferry/connector-api'
 import type { ConnectorRole, KvferryConfig, TransferPath } from '@kvferry/connector-api'
 import { parseConfig } from '@kvferry/runtime'
 import { configError } from './config-error.ts'
@@ -34,6 +33,7 @@ export interface EngineSettingOptions {
   readonly maxModelLen?: number
   readonly prefixCaching?: 'on' | 'off'
   readonly hooks?: 'additive' | 'after-launch'
+  /** Where KV lies: `cpu` (default), or `cuda:N`. */
   readonly device?: string
   readonly tp?: number
   /** Order of tokens and heads in a block. Default `LBNHC`. */
@@ -82,12 +82,12 @@ function resolveRole(options: EngineSettingOptions): ConnectorRole {
   return flagRole ?? fileRole ?? 'both'
 }
 
-function refuseUnsupported(options: EngineSettingOptions): void {
-  const { device = 'cpu' } = options
-  if (device === 'cpu') return
-  const capability = `device ${device}`
-  const message = `${capability} is not supported by the reference engine; use device cpu`
-  throw new ConnectorError('ERR_KV_UNSUPPORTED', message, { capability })
+/** Whether there is such a GPU is for the driver to say. */
+function resolveDevice(word: string): number | null {
+  if (word === 'cpu') return null
+  const [, number] = /^cuda(?::(\d{1,4}))?$/.exec(word) ?? []
+  if (word === 'cuda' || number !== undefined) return Number(number ?? 0)
+  throw configError('device', show(word), 'use cpu, or cuda:N for the GPU of that number')
 }
 
 /** Each rank holds whole heads, and kernels write whole words. */
@@ -113,10 +113,9 @@ function resolveKvLayout(shape: ModelShape, word: string): KvLayout {
 
 /**
  * The engine's part of the configuration, complete.
- * @throws ConnectorError ERR_KV_CONFIG, ERR_KV_UNSUPPORTED.
+ * @throws ConnectorError ERR_KV_CONFIG.
  */
 export function resolveSettings(options: EngineSettingOptions): EngineSettings {
-  refuseUnsupported(options)
   const { model = 'tiny', timeScale = 1 } = options
   const kvScale = integer('kvScale', options.kvScale ?? 1, 1, 1_024)
   const shape = resolveModel(model, kvScale)
@@ -159,6 +158,7 @@ export function resolveSettings(options: EngineSettingOptions): EngineSettings {
     isPrefixCachingOn:
       oneOf('prefixCaching', options.prefixCaching ?? 'on', ['on', 'off']) === 'on',
     hooks: oneOf('hooks', options.hooks ?? 'after-launch', ['additive', 'after-launch']),
+    device: resolveDevice(options.device ?? 'cpu'),
   }
 }
 
@@ -196,7 +196,7 @@ function resolveConnectorConfig(
 
 /**
  * Flags, file and defaults as one configuration of the core.
- * @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy; ERR_KV_UNSUPPORTED.
+ * @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy.
  */
 export function resolveCoreConfig(options: EngineSettingOptions, incarnation: string): CoreConfig {
   const settings = resolveSettings(options)

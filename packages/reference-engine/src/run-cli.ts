@@ -108,7 +108,7 @@ function parseFlags(argv: readonly string[], host: CliHost): Flags {
     .option('--max-open-requests <n>', 'requests open at once; more get 429', integer)
     .addOption(choice('--prefix-caching <word>', 'reuse cached prefixes', ['on', 'off']))
     .addOption(choice('--hooks <place>', 'connector hooks in a step', ['additive', 'after-launch']))
-    .option('--device <device>', 'cpu')
+    .option('--device <device>', 'where KV lies: cpu (default), or cuda:N')
     .option('--tp <n>', 'tensor-parallel size: ranks that share the heads', integer)
     .addOption(choice('--kv-layout <name>', 'tokens and heads in a block', ['LBNHC', 'LBHNC']))
     .addOption(choice('--agent <kind>', 'what moves KV', ['nixl', 'memory']).default('nixl'))

@@ -60,6 +60,14 @@ describe('engine options', () => {
     expect(() => resolve({ kvLayout: 'LBHNC', kvScale: 32 })).toThrow(/kvLayout.*lower kvScale/)
   })
 
+  it('say where KV lies: on the host unless a GPU is named', () => {
+    const deviceOf = (device?: string) =>
+      resolve(device === undefined ? {} : { device }).settings.device
+    expect([deviceOf(), deviceOf('cpu'), deviceOf('cuda'), deviceOf('cuda:3')]).toEqual([
+      ...[null, null, 0, 3],
+    ])
+  })
+
   it('let flag and file agree on a role, and refuse that they differ', () => {
     const config = { connector: 'pull', role: 'consumer' }
     expect(resolve({ config, role: 'decode' }).settings.role).toBe('consumer')
@@ -79,7 +87,12 @@ describe('engine options', () => {
       /use connector pull, push or xavier/,
     ],
     ['ranks that would cut a head', { tp: 4 }, 'ERR_KV_CONFIG', /2 KV heads of tiny/],
-    ['a GPU', { device: 'cuda:0' }, 'ERR_KV_UNSUPPORTED', /cuda:0/],
+    [
+      'a device that is none',
+      { device: 'gpu0' },
+      'ERR_KV_CONFIG',
+      /device is "gpu0": use cpu, or cuda:N/,
+    ],
     ['an unknown model', { model: 'gpt' }, 'ERR_KV_CONFIG', /tiny/],
     ['a scale that leaves no head', { kvScale: 3 }, 'ERR_KV_CONFIG', /power of two/],
     ['no blocks', { numBlocks: 0 }, 'ERR_KV_CONFIG', /numBlocks is 0/],

@@ -52,7 +52,7 @@ describe('kvferry-engine', () => {
     ['an option without value', ['--option', 'posting'], /key=value/],
     ['a role without connector', ['--role', 'decode'], /use connector pull, push or xavier/],
     ['ranks that would cut a head', ['--tp', '3'], /divisor of the 2 KV heads/],
-    ['another device', ['--device', 'cuda:0'], /cuda:0/],
+    ['another device', ['--device', 'tpu'], /cuda:N/],
     ['the memory agent, which can not leave a process', ['--agent', 'memory'], /one process only/],
     ['a file that is not there', ['--config', '/nowhere/kvferry.yaml'], /readable file/],
   ]

@@ -35,6 +35,8 @@ export interface EngineSettings {
   readonly maxModelLen: number
   readonly isPrefixCachingOn: boolean
   readonly hooks: HookPlacement
+  /** Number of the GPU whose memory holds the KV; null: host memory. */
+  readonly device: number | null
 }
 
 export interface CoreConfig {

@@ -36,7 +36,10 @@ export interface CorePorts {
   readonly random: Random
   readonly logger: Logger
   readonly metrics: Metrics & { text(): Promise<string> }
+  /** For the KV. */
   readonly allocator: KvMemoryAllocator
+  /** Host memory that the kernels reach beside it: tiers, staging. The same one where the KV lies on the host. */
+  readonly hostAllocator: KvMemoryAllocator
   readonly kernels: KvKernels
   readonly transfer: TransferPorts | null
   /** What UCX says it uses; empty without NIXL. */

@@ -2,7 +2,7 @@
  * Ports of an inline engine: all roles in one process over the in-memory fabric, for tests and for the
  * demo on machines without NIXL. Chosen by the caller alone; nothing falls back to it.
  */
-import { asEngineId, asIncarnation } from '@kvferry/connector-api'
+import { asEngineId, asIncarnation, ConnectorError } from '@kvferry/connector-api'
 import type {
   Clock,
   KvKernels,
@@ -39,12 +39,18 @@ export interface MemoryPortOptions {
   readonly createSideChannel?: (identity: PeerIdentity) => Promise<SideChannel>
 }
 
-/** @throws ConnectorError ERR_KV_CONNECTOR_NOT_INSTALLED, ERR_KV_CONFIG; what the side channel refuses. */
+/** @throws ConnectorError ERR_KV_CONNECTOR_NOT_INSTALLED, ERR_KV_CONFIG, ERR_KV_UNSUPPORTED (a GPU); what the side channel refuses. */
 export async function createMemoryPorts(
   config: CoreConfig,
   options: MemoryPortOptions,
 ): Promise<CorePorts> {
   const { fabric, logger } = options
+  const { device } = config.settings
+  if (device !== null) {
+    const capability = `device cuda:${device}`
+    const message = `${capability}: the in-memory fabric moves host memory only; use core worker, over NIXL`
+    throw new ConnectorError('ERR_KV_UNSUPPORTED', message, { capability })
+  }
   const clock = options.clock ?? createSystemClock()
   const random = createSystemRandom()
   const metrics = createMetrics()
@@ -55,6 +61,7 @@ export async function createMemoryPorts(
     logger,
     metrics,
     allocator: fabric.allocator,
+    hostAllocator: fabric.allocator,
     kernels: fabric.kernels,
     transports: () => (config.kvferry === null ? [] : ['memory']),
     addressOf: () => null,

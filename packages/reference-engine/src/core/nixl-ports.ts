@@ -4,8 +4,7 @@
  * its typed error, never another agent.
  */
 import { asEngineId, asIncarnation } from '@kvferry/connector-api'
-import type { Logger, SideChannelConfig } from '@kvferry/connector-api'
-import type { createNixlAgent } from '@kvferry/native-nixl'
+import type { KvMemoryAllocator, Logger, SideChannelConfig } from '@kvferry/connector-api'
 import {
   createMetrics,
   createProcessTable,
@@ -20,7 +19,8 @@ import { agentNames } from './agent-names.ts'
 import { slabsOf } from './engine-slabs.ts'
 import { loadFactory } from './load-factory.ts'
 
-type NixlAgent = Awaited<ReturnType<typeof createNixlAgent>>
+type Native = typeof import('@kvferry/native-nixl')
+type NixlAgent = Awaited<ReturnType<Native['createNixlAgent']>>
 
 /**
  * UCX stays on loopback, the native package's default, while the side channel does. Beyond it UCX chooses
@@ -29,8 +29,31 @@ type NixlAgent = Awaited<ReturnType<typeof createNixlAgent>>
 const networkOf = ({ host }: SideChannelConfig): Readonly<Record<string, string>> =>
   isLoopbackHost(host) ? {} : { UCX_NET_DEVICES: 'all' }
 
+/** Host memory beside a GPU's is page-locked: else its kernels don't reach it. */
+function allocatorsOn(
+  native: Native,
+  device: number | null,
+): Pick<CorePorts, 'allocator' | 'hostAllocator' | 'addressOf'> {
+  const host = native.createHostAllocator({})
+  if (device === null) {
+    return { allocator: host, hostAllocator: host, addressOf: native.addressForDebug }
+  }
+  const locked: KvMemoryAllocator = {
+    allocate(options) {
+      const memory = host.allocate(options)
+      native.lockHostMemory(memory, { device })
+      return memory
+    },
+  }
+  // Addresses are for those who look from another process, which can't reach into a GPU.
+  return {
+    ...{ allocator: native.createDeviceAllocator({ device }), hostAllocator: locked },
+    addressOf: () => null,
+  }
+}
+
 /**
- * @throws ConnectorError ERR_NIXL_UNAVAILABLE (addon not built, library not found), ERR_NIXL,
+ * @throws ConnectorError ERR_NIXL_UNAVAILABLE (addon not built, library not found), ERR_NIXL, ERR_CUDA_UNAVAILABLE,
  *   ERR_KV_CONNECTOR_NOT_INSTALLED, ERR_KV_CONFIG; what the side channel refuses.
  */
 export async function createNixlPorts(config: CoreConfig, logger: Logger): Promise<CorePorts> {
@@ -38,15 +61,15 @@ export async function createNixlPorts(config: CoreConfig, logger: Logger): Promi
   const clock = createSystemClock()
   const random = createSystemRandom()
   const metrics = createMetrics()
+  const { device } = config.settings
   const shared = {
     agentKind: 'nixl' as const,
     clock,
     random,
     logger,
     metrics,
-    allocator: native.createHostAllocator({}),
+    ...allocatorsOn(native, device),
     kernels: native.createKernels({}),
-    addressOf: native.addressForDebug,
   }
   const { kvferry } = config
   if (kvferry === null) return { ...shared, config, transfer: null, transports: () => [] }
@@ -57,7 +80,7 @@ export async function createNixlPorts(config: CoreConfig, logger: Logger): Promi
       const { libraryPath, backends } = kvferry.nixl
       const env = networkOf(kvferry.sideChannel)
       const slabs = slabsOf(config)
-      const options = { name, libraryPath, backends: [...backends], env, slabs }
+      const options = { name, libraryPath, backends: [...backends], env, slabs, device }
       agents.push(await native.createNixlAgent(options))
     }
     const identity = {

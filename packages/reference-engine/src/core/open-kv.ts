@@ -51,7 +51,7 @@ export async function openKv(parts: OpenKvParts): Promise<OpenKv> {
     for (const { memory } of caches.ranks) {
       order.addLast({ what: 'KV memory', close: () => memory.free() })
     }
-    const history = new EngineHistory(ports.kernels, ports.allocator)
+    const history = new EngineHistory({ ...ports, memory: caches.memory.kind })
     const halves = createHalves(parts, history)
     if (halves === null || transfer === null) return { caches, history, connector: null, close }
     const { scheduler, ranks } = halves
@@ -107,9 +107,9 @@ function createHalves(
   const { blockTokens, tpSize } = config.settings
   const scheduler = factory.createScheduler({ ...common, blockTokens })
   const ranks = agents.map((agent, tpRank) => {
-    const { allocator, kernels } = ports
+    const { hostAllocator, kernels } = ports
     const components = {
-      ...{ ...common, agent, sideChannel, kernels, allocator, history },
+      ...{ ...common, agent, sideChannel, kernels, allocator: hostAllocator, history },
       ...(processes === null ? {} : { processes }),
     }
     const rank = { tpRank, tpSize, ppRank: 0, ppSize: 1 }

@@ -113,6 +113,7 @@ function createPorts(parts: {
     logger,
     metrics: createMetrics(),
     allocator: fabric.allocator,
+    hostAllocator: fabric.allocator,
     kernels: fabric.kernels,
     transfer: factory === undefined ? null : createTransfer(fabric, factory),
     transports: () => [],

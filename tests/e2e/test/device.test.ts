@@ -1,0 +1,114 @@
+/**
+ * Engines with their KV in GPU memory, P on one GPU and D on another: each connector by each path says what an engine in
+ * host memory says alone. Over the fake driver, which runs the kernels' own text, and the fake library; both
+ * know one process only, so the engines are threads of this one. Real GPUs: `npm run test:gpu`.
+ */
+import { fileURLToPath } from 'node:url'
+import { startEngine, type RunningEngine } from '@kvferry/reference-engine'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+const native = new URL('../../../packages/native-nixl/', import.meta.url)
+const fake = (name: string) => fileURLToPath(new URL(`build/fake/${name}`, native))
+const settings = { blockSize: 16, maxModelLen: 256, numBlocks: 64, timeScale: 0 } as const
+const shared = { ...settings, logLevel: 'warn' } as const
+const maxTokens = 6
+
+interface Answer {
+  readonly text: string
+  readonly params: Record<string, unknown> | null
+}
+
+async function complete(
+  engine: RunningEngine,
+  prompt: string,
+  tokens: number,
+  params?: object | null,
+): Promise<Answer> {
+  const response = await fetch(`${engine.url}/v1/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ prompt, max_tokens: tokens, kv_transfer_params: params ?? undefined }),
+  })
+  const body = (await response.json()) as {
+    choices: { text: string }[]
+    kv_transfer_params: Record<string, unknown> | null
+  }
+  expect(response.status, JSON.stringify(body)).toBe(200)
+  return { text: body.choices[0]!.text, params: body.kv_transfer_params }
+}
+
+interface Stats {
+  readonly verification: { readonly blocksLoaded: number; readonly mismatchedBlocks: number }
+  readonly agentCounters: { readonly slabsMoved: number; readonly bytesMoved: number }
+}
+const statsOf = async (engine: RunningEngine) =>
+  (await (await fetch(`${engine.url}/kvferry/v1/stats`)).json()) as Stats
+
+const promptOf = (salt: number, length = 90) =>
+  Array.from({ length }, (_, at) => String.fromCharCode(97 + ((at * 7 + salt) % 26))).join('')
+
+let oracle: RunningEngine
+
+beforeAll(async () => {
+  const { build } = (await import(new URL('native/build.mjs', native).href)) as {
+    build(options: { fake: boolean }): Promise<unknown>
+  }
+  await build({ fake: true })
+  process.env['KVFERRY_NIXL_LIBRARY'] = fake('libfake_nixl_capi.so')
+  process.env['KVFERRY_CUDA_LIBRARY'] = fake('libfake_cuda.so')
+  oracle = await startEngine(shared)
+})
+afterAll(async () => {
+  await oracle?.close()
+})
+
+async function withPair(
+  connector: 'pull' | 'xavier',
+  path: 'descriptors' | 'slabs',
+  run: (prefill: RunningEngine, decode: RunningEngine) => Promise<void>,
+): Promise<void> {
+  const both = { ...shared, connector, path }
+  const prefill = await startEngine({ ...both, role: 'prefill', device: 'cuda:0' })
+  const decode = await startEngine({ ...both, role: 'decode', device: 'cuda:1' })
+  try {
+    await run(prefill, decode)
+  } finally {
+    await decode.close()
+    await prefill.close()
+  }
+}
+
+async function handOver(prefill: RunningEngine, decode: RunningEngine, prompt: string) {
+  const asked = { do_remote_decode: true, do_remote_prefill: false }
+  const { params } = await complete(prefill, prompt, 1, asked)
+  return complete(decode, prompt, maxTokens, params)
+}
+
+describe('engines with KV in GPU memory', () => {
+  for (const [connector, path] of [
+    ['pull', 'descriptors'],
+    ['pull', 'slabs'],
+    ['xavier', 'slabs'],
+  ] as const) {
+    it(`say over ${connector} by ${path} what an engine in host memory says`, async () => {
+      await withPair(connector, path, async (prefill, decode) => {
+        for (const length of [1, 16, 90, 200]) {
+          const prompt = promptOf(length, length)
+          const { text } = await handOver(prefill, decode, prompt)
+          expect(text).toBe((await complete(oracle, prompt, maxTokens)).text)
+        }
+        const { verification, agentCounters } = await statsOf(decode)
+        expect(verification).toMatchObject({ mismatchedBlocks: 0 })
+        expect(verification.blocksLoaded).toBeGreaterThan(15)
+        // Whoever posts counts them: P in a handoff by ticket.
+        const moved = (await statsOf(prefill)).agentCounters.bytesMoved + agentCounters.bytesMoved
+        expect(moved).toBeGreaterThan(0)
+        expect(agentCounters.slabsMoved > 0).toBe(path === 'slabs')
+      })
+    })
+  }
+
+  it('that no GPU of this machine can hold don’t start', async () => {
+    await expect(startEngine({ ...shared, device: 'cuda:7' })).rejects.toThrow(/GPU 7 of 2/)
+  })
+})
