@@ -12,8 +12,7 @@
 
 namespace kvferry {
 
-inline constexpr uint64_t kThreadsPerBlock = 256;
-inline constexpr uint64_t kWarpsPerBlock = 8;
+inline constexpr uint64_t kThreadsPerBlock = kWarpsPerBlock * 32;
 /** What one warp copies at a time: enough for four 16-byte loads of each thread, four times over. */
 inline constexpr uint64_t kPartBytes = 8'192;
 

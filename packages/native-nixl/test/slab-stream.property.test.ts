@@ -156,7 +156,8 @@ test('a piece that the peer has deregistered is moved neither way', async () => 
     ])
     const completion = await ended
     expect(completion).toMatchObject({ status: 'failed' })
-    if (completion.status === 'failed') expect(completion.error.message).toMatch(/not registered/)
+    if (completion.status === 'failed')
+      expect(completion.error.message).toMatch(/failed in slab: NOT_FOUND/)
   }
   const found = before.map(() => new Uint8Array(memoryBytes))
   here.memory.read(0, found[0]!)
@@ -194,7 +195,7 @@ test('slabs of a GPU put every byte where the stream says, and no other', async 
         expect(Buffer.compare(bytes, expected[side]!), `memory ${side}`).toBe(0)
       })
     }),
-    { numRuns: 40 },
+    { numRuns: 25 },
   )
-  expect(slabCount).toBeGreaterThan(50)
+  expect(slabCount).toBeGreaterThan(30)
 })
