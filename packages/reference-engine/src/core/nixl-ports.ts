@@ -5,6 +5,7 @@
  */
 import { asEngineId, asIncarnation } from '@kvferry/connector-api'
 import type { KvMemoryAllocator, Logger, SideChannelConfig } from '@kvferry/connector-api'
+import type * as NativeNixl from '@kvferry/native-nixl'
 import {
   createMetrics,
   createProcessTable,
@@ -19,7 +20,7 @@ import { agentNames } from './agent-names.ts'
 import { slabsOf } from './engine-slabs.ts'
 import { loadFactory } from './load-factory.ts'
 
-type Native = typeof import('@kvferry/native-nixl')
+type Native = typeof NativeNixl
 type NixlAgent = Awaited<ReturnType<Native['createNixlAgent']>>
 
 /**
