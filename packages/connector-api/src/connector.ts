@@ -178,6 +178,12 @@ export interface ConnectorFactory {
   readonly capabilities: ConnectorCapabilities
   /** Validates and completes `config.options`. @throws ConnectorError ERR_KV_CONFIG naming the nearest known key. */
   parseOptions(options: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>>
+  /**
+   * What the connector would refuse of a whole config on an engine that offers all it can use, for those who
+   * check one without an engine. Its worker half refuses the same. Added in CONTRACT_VERSION 6.
+   * @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy.
+   */
+  checkConfig?(config: KvferryConfig): void
   /** One per engine. */
   createScheduler(components: SchedulerComponents): ConnectorScheduler
   /** One per rank. */

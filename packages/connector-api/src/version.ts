@@ -19,6 +19,6 @@ export const WIRE_VERSION = 4
  *   4  keys of a request's blocks, and a worker half's answers to its scheduler half: `blockKeysOf`, `matched`,
  *      `keepsHistory` (0013)
  *   5  peers whose blocks have tokens and heads in the other order: `supportsDifferentLayouts`
- *   6  whether a connector stages in host memory is known before it is made: `stagesInHostMemory`
+ *   6  what a connector refuses of a config is known before it is made: `stagesInHostMemory`, `checkConfig`
  */
 export const CONTRACT_VERSION = 6

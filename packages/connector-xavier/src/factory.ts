@@ -13,6 +13,7 @@ import {
 } from '@kvferry/connector-api'
 import { unsupported } from '@kvferry/connector-api/protocol'
 import { xavierIdentity } from './identity.ts'
+import { assertHistoryPolicy } from './history/open-history.ts'
 import { parseXavierOptions } from './options.ts'
 import { XavierScheduler } from './scheduler.ts'
 import { XavierWorker } from './worker.ts'
@@ -21,6 +22,7 @@ import { XavierWorker } from './worker.ts'
 export const xavier: ConnectorFactory = {
   ...xavierIdentity,
   parseOptions: (options) => ({ ...parseXavierOptions(options) }),
+  checkConfig: (config) => assertHistoryPolicy(config, parseXavierOptions(config.options)),
   createScheduler(components: SchedulerComponents): ConnectorScheduler {
     return new XavierScheduler(components, parseXavierOptions(components.config.options))
   },

@@ -48,7 +48,7 @@ export class XavierWorker implements ConnectorWorker {
 
   /** @throws ConnectorError ERR_KV_CONFIG: a history without `loadFailurePolicy: recompute`. */
   constructor(components: WorkerComponents, options: XavierOptions, rank: Rank) {
-    assertHistoryPolicy(components, options)
+    if (components.history !== undefined) assertHistoryPolicy(components.config, options)
     this.#components = components
     this.#options = options
     this.#rank = rank

@@ -1,5 +1,5 @@
 import { readFileSync, readdirSync } from 'node:fs'
-import { limits } from '@kvferry/connector-api'
+import { asEngineId, limits, type KvferryConfig } from '@kvferry/connector-api'
 import { describe, expect, test } from 'vitest'
 import factory, { parseXavierOptions, xavier } from '../src/index.ts'
 
@@ -22,6 +22,23 @@ test('completed options are valid options; a claim never shortens a ticket’s l
   const completed = xavier.parseOptions({ unclaimedTicketMs: 900_000 })
   expect(completed['claimedTicketMs']).toBe(900_000)
   expect(xavier.parseOptions(completed)).toEqual(completed)
+})
+
+test('without an engine it is known which config could not keep a history', () => {
+  const config = (change: object): KvferryConfig => ({
+    ...{ connector: 'xavier', role: 'both', engineId: asEngineId('p0'), bufferDevice: 'device' },
+    ...{ loadFailurePolicy: 'fail', path: 'auto', peers: null, options: {} },
+    sideChannel: { host: '127.0.0.1', port: 0, insecure: false, tls: null },
+    nixl: { backends: ['UCX'], libraryPath: null },
+    ...change,
+  })
+  expect(() => xavier.checkConfig!(config({}))).toThrow('loadFailurePolicy: fail would fail')
+  const fine = [
+    { loadFailurePolicy: 'recompute' },
+    { role: 'consumer' },
+    { options: { gpuCacheBytes: 0 } },
+  ]
+  for (const change of fine) expect(xavier.checkConfig!(config(change))).toBeUndefined()
 })
 
 describe('each value out of range is refused by name, with a remedy', () => {

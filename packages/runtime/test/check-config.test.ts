@@ -30,7 +30,8 @@ describe('check-config', () => {
   it.each([
     ['bufferDevice: host', 'bufferDevice is host, but acme-kv does not stage in host memory'],
     ['path: slabs', 'path is slabs, which acme-kv does not take: use auto or descriptors'],
-  ])('refuses %s for a connector that has no such capability', async (line, part) => {
+    ['loadFailurePolicy: fail', 'loadFailurePolicy is fail, use recompute'],
+  ])('refuses %s of a connector that would not start with it', async (line, part) => {
     const { exitCode, stderr } = await run(
       'check-config',
       await configFile(`connector: acme-kv\n${line}`),

@@ -17,9 +17,8 @@ const wantsHistory = ({ role }: KvferryConfig, { gpuCacheBytes }: XavierOptions)
   role !== 'consumer' && gpuCacheBytes > 0
 
 /** @throws ConnectorError ERR_KV_CONFIG: a history, and requests that fail when it can't be read. */
-export function assertHistoryPolicy(components: WorkerComponents, options: XavierOptions): void {
-  const { config, history } = components
-  if (history === undefined || !wantsHistory(config, options)) return
+export function assertHistoryPolicy(config: KvferryConfig, options: XavierOptions): void {
+  if (!wantsHistory(config, options)) return
   if (config.loadFailurePolicy === 'recompute') return
   const details = {
     field: 'loadFailurePolicy',

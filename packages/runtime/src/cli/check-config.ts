@@ -111,8 +111,11 @@ async function examine(document: unknown, directory: string): Promise<Findings> 
   const factory = await collect(() => loadFactory(fields, directory))
   if (factory !== null) {
     const { options = {} } = fields
-    if (isFields(options)) await collect(() => void factory.parseOptions(options))
-    if (config !== null) await collect(() => assertServes(factory, config))
+    const parsed = isFields(options) ? await collect(() => factory.parseOptions(options)) : null
+    if (config !== null) {
+      await collect(() => assertServes(factory, config))
+      if (parsed !== null) await collect(() => factory.checkConfig?.(config))
+    }
   }
   await collect(() => checkCertificates(fields))
   return { config, errors }

@@ -17,6 +17,11 @@ export interface TestCli {
 const connector = `export default {
   name: 'acme-kv', capabilities: {}, createScheduler() {}, createWorker() {},
   parseOptions: (options) => options,
+  checkConfig(config) {
+    if (config.loadFailurePolicy !== 'fail') return
+    const error = new Error('loadFailurePolicy is fail, use recompute')
+    throw Object.assign(error, { [Symbol.for('kvferry.ConnectorError')]: true, code: 'ERR_KV_CONFIG' })
+  },
 }`
 
 export function useCli(): TestCli {
