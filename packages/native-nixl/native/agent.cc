@@ -234,8 +234,7 @@ Result Agent::close(uint64_t deadlineMs, Ticket* ticket) {
 
 void Agent::expectNotifications(bool isExpected) {
   const bool before = core_->isNotificationExpected.exchange(isExpected);
-  if (!isExpected || before) return;
-  core_->queue.wakeBy(MonotonicClock::now() + std::chrono::microseconds(limits::kPollPauseUsMax));
+  if (isExpected && !before) core_->queue.wake();
 }
 
 AgentCounters Agent::counters() const {

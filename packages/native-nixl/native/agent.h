@@ -4,8 +4,8 @@
 // and a generation; a stale, foreign or wrong one is kInvalidHandle, never followed.
 //
 // Wake model of the thread: nothing open and nothing expected = asleep on a condition variable, no
-// CPU. Something in flight or expected, or expected a moment ago = it polls the library, first
-// yielding, then with pauses that grow to kPollPauseUsMax. NIXL's own progress thread is off.
+// CPU. Something in flight or expected = it polls the library, first yielding, then with pauses
+// that grow to kPollPauseUsMax. NIXL's own progress thread is off.
 //
 // It decides nothing: no retries, leases, matching or policy.
 #pragma once

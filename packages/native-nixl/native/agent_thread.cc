@@ -22,12 +22,6 @@ constexpr std::chrono::microseconds kIdlePollTime{10};
 constexpr std::chrono::nanoseconds kIdlePollTimePerTransfer{500};
 constexpr std::chrono::microseconds kPollWhilePosting{200};
 constexpr std::chrono::seconds kDescriptorCheckTime{1};
-/**
- * For so long after the last expected notification the thread goes on polling, with the longest pause:
- * while requests follow one another, the next expectation needs no wake, which costs an engine's
- * thread more than all these polls cost this one.
- */
-constexpr std::chrono::milliseconds kExpectationLinger{100};
 constexpr unsigned long kTimerSlackNs = 1'000;
 /** The least that the scheduler takes. */
 constexpr uint64_t kTimeSliceNs = 100'000;
@@ -116,7 +110,6 @@ bool AgentThread::run(Ticket ready) {
   for (;;) {
     takeCommands();
     postHeld();
-    lookAtExpectation();
     poll();
     stepSlabs();
     if (isFinished(&isClean)) return isClean;
@@ -140,16 +133,6 @@ void AgentThread::takeCommands() {
   }
   batch_.clear();
   noteActivity();
-}
-
-void AgentThread::lookAtExpectation() {
-  const bool isExpected = core_->isNotificationExpected.load();
-  const MonotonicTime now = MonotonicClock::now();
-  if (isExpected) expectedUntil_ = now + kExpectationLinger;
-  // Not as if one had come: there is nothing to yield for yet.
-  if (isExpected && !wasExpected_) lastActivity_ = std::max(lastActivity_, now - kYieldTime);
-  wasExpected_ = isExpected;
-  isExpecting_ = now < expectedUntil_;
 }
 
 void AgentThread::poll() {
@@ -176,10 +159,6 @@ void AgentThread::sleep() {
       return;
     }
     end = now + pauseAfter(quiet);
-    const bool isLingering = isExpecting_ && !wasExpected_;
-    if (isLingering && active_.empty() && !areSlabsBusy() && !isFlushing()) {
-      end = now + std::chrono::microseconds(limits::kPollPauseUsMax);
-    }
     if (now - descriptorsCheckedAt_ > kDescriptorCheckTime) {
       descriptors_.markNew();
       descriptorsCheckedAt_ = now;
@@ -193,6 +172,7 @@ void AgentThread::sleep() {
   if (isClosing_) end = std::min(end, closeDeadline_);
   if (end == MonotonicTime::max()) {
     core_->queue.wait();
+    noteActivity();
   } else {
     core_->queue.waitUntil(end);
   }

@@ -76,11 +76,10 @@ class AgentThread final : private SlabHost {
   bool isForgotten(const Peer& peer) override;
 
   const NixlApi& api() const noexcept { return *core_->config.api; }
-  void lookAtExpectation();
   void noteActivity() noexcept { lastActivity_ = MonotonicClock::now(); }
   /** Also a broken agent owes its open transfers their final status. */
   bool isPolling() const {
-    return !active_.empty() || areSlabsBusy() || (isReady_ && (isExpecting_ || isFlushing()));
+    return !active_.empty() || areSlabsBusy() || (isReady_ && (core_->isNotificationExpected.load() || isFlushing()));
   }
   bool isFlushing() const { return MonotonicClock::now() < flushEnd_; }
   void startFlush() {
@@ -122,10 +121,6 @@ class AgentThread final : private SlabHost {
   MonotonicTime drainingPolledAt_;
   MonotonicTime flushEnd_;
   uint64_t pollFailures_ = 0;
-  /** Notifications are expected, or were a moment ago. */
-  bool isExpecting_ = false;
-  bool wasExpected_ = false;
-  MonotonicTime expectedUntil_;
   /** Above 0: one of the last three polls was busy. */
   int busyScore_ = 0;
   bool isReady_ = false;

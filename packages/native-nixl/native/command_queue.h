@@ -71,21 +71,10 @@ class CommandQueue {
     condition_.notify_one();
   }
 
-  /** As `wake`, but for a sleep that ends by then anyway: waking another thread costs this one. */
-  void wakeBy(TimePoint latest) {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (isAsleep_ && sleepEnd_ <= latest) return;
-      isWoken_ = true;
-    }
-    condition_.notify_one();
-  }
-
   /** Sleeps until there is an item or a wake. */
   void wait() {
     std::unique_lock<std::mutex> lock(mutex_);
     isAsleep_ = true;
-    sleepEnd_ = TimePoint::max();
     condition_.wait(lock, [this] { return isReady(); });
     isAsleep_ = isWoken_ = false;
   }
@@ -94,7 +83,6 @@ class CommandQueue {
   void waitUntil(TimePoint end) {
     std::unique_lock<std::mutex> lock(mutex_);
     isAsleep_ = true;
-    sleepEnd_ = end;
     condition_.wait_until(lock, end, [this] { return isReady(); });
     isAsleep_ = isWoken_ = false;
   }
@@ -108,7 +96,6 @@ class CommandQueue {
   std::vector<T> items_;
   std::atomic<bool> hasItems_{false};
   bool isAsleep_ = false;
-  TimePoint sleepEnd_;
   bool isWoken_ = false;
 };
 

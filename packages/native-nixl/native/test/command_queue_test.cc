@@ -43,26 +43,6 @@ TEST("queue: a wait ends by an item, by a wake, and by its end") {
   CHECK(std::chrono::steady_clock::now() - before >= std::chrono::milliseconds(5));
 }
 
-TEST("queue: a sleep that ends by the named moment is left alone, a longer one is not") {
-  using Clock = std::chrono::steady_clock;
-  CommandQueue<int> queue(4);
-  // Nobody sleeps: as with a wake, the next wait returns at once.
-  queue.wakeBy(Clock::now() + std::chrono::hours(1));
-  queue.wait();
-  const auto sleepOf = [&queue](Clock::duration length, Clock::duration atLatest) {
-    const auto before = Clock::now();
-    std::thread sleeper([&] { queue.waitUntil(before + length); });
-    // Long enough to be asleep; if it is not yet, it returns at once, and the check fails.
-    std::this_thread::sleep_until(before + std::chrono::milliseconds(100));
-    queue.wakeBy(before + atLatest);
-    sleeper.join();
-    return Clock::now() - before;
-  };
-  CHECK(sleepOf(std::chrono::milliseconds(300), std::chrono::milliseconds(300)) >=
-        std::chrono::milliseconds(300));
-  CHECK(sleepOf(std::chrono::seconds(60), std::chrono::seconds(1)) < std::chrono::seconds(30));
-}
-
 TEST("queue: nothing is lost or doubled between threads") {
   CommandQueue<int> queue(64);
   constexpr int kCount = 20'000;
