@@ -21,10 +21,11 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 
 from .hook_timing import hook, timer
 from .host_process import HostProcess, default_command
-from .kv_layout import block_tokens_of, describe_caches
+from .kv_layout import block_tokens_of, describe_caches, layout_name_of
 from .memfd_pool import MemfdPool
 from .prompt_tokens import tokens_of
 from .scheduler_half import SchedulerHalf
+from .scheduler_views import finish_reason_of, note_growth
 from .settings import read_settings, start_message
 from .step_metadata import HostNews, Step
 from .vllm_messages import KVFerryHandshake, KVFerryMetadata, KVFerryWorkerNews
@@ -39,13 +40,6 @@ if TYPE_CHECKING:
     from vllm.v1.kv_cache_interface import KVCacheConfig
     from vllm.v1.outputs import KVConnectorOutput
     from vllm.v1.request import Request
-
-#: How vLLM says that a request ended, in the contract's words. Every other end is `failed`.
-_ENDS = {
-    "FINISHED_STOPPED": "stopped",
-    "FINISHED_LENGTH_CAPPED": "length-capped",
-    "FINISHED_ABORTED": "aborted",
-}
 
 
 def _nothing() -> None:
@@ -86,7 +80,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
         """@raises ValueError, HostRefused, OSError: the engine can't start."""
         allocations = [] if self._pool is None else self._pool.allocations
         caches = describe_caches(
-            kv_caches, self._kv_cache_config, allocations, _layout_name(self._vllm_config)
+            kv_caches, self._kv_cache_config, allocations, layout_name_of(self._vllm_config)
         )
         fds = [allocation.fd for allocation in allocations]
         worker = WorkerHalf(
@@ -104,9 +98,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
         facts = None if self._worker is None else self._worker.facts
         return None if facts is None else KVFerryHandshake(facts)
 
-    def set_xfer_handshake_metadata(
-        self, metadata: dict[int, KVConnectorHandshakeMetadata]
-    ) -> None:
+    def set_xfer_handshake_metadata(self, metadata: dict[int, KVConnectorHandshakeMetadata]) -> None:
         handshake = metadata.get(0)
         if self._scheduler is not None and isinstance(handshake, KVFerryHandshake):
             self._scheduler.set_host(HostNews(handshake.facts, is_starting=False))
@@ -158,7 +150,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
     def _build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVFerryMetadata:
         assert self._scheduler is not None
         half = self._scheduler
-        after = _note_growth(half, scheduler_output) if half.is_following else {}
+        after = note_growth(half, scheduler_output) if half.is_following else {}
         step = half.build_step(after, scheduler_output.preempted_req_ids)
         if self._latest is None or step is not self._latest.step:
             self._latest = KVFerryMetadata(step)
@@ -187,7 +179,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
         answer = self._scheduler.on_finished(
             request.request_id,
             request.num_computed_tokens,
-            _ENDS.get(request.status.name, "failed"),
+            finish_reason_of(request),
             block_ids,
         )
         return answer.delay_free, answer.params
@@ -290,9 +282,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
     def wait_for_layer_load(self, layer_name: str) -> None:
         return
 
-    def save_kv_layer(
-        self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any
-    ) -> None:
+    def save_kv_layer(self, layer_name: str, kv_layer: Any, *args: Any, **kwargs: Any) -> None:
         return
 
     # End, and a look inside
@@ -308,21 +298,3 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
         """Totals of this instance and of its host, for tests and tools. Waits for the host's answer."""
         counters = {} if self._worker is None else self._worker.ask_counters()
         return {"hookFailures": self.hook_failures, **counters}
-
-
-def _note_growth(half: SchedulerHalf, output: SchedulerOutput) -> dict[str, int]:
-    """Tokens that are computed when the step ends; blocks that came after admission are noted."""
-    counts = output.num_scheduled_tokens
-    after = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
-    cached = output.scheduled_cached_reqs
-    for index, request_id in enumerate(cached.req_ids):
-        after[request_id] = cached.num_computed_tokens[index]
-        blocks = cached.new_block_ids[index]
-        # All blocks of one that was preempted are named anew at its admission.
-        if blocks and request_id not in cached.resumed_req_ids:
-            half.on_grown(request_id, blocks)
-    return {request_id: count + counts.get(request_id, 0) for request_id, count in after.items()}
-
-
-def _layout_name(vllm_config: VllmConfig) -> str:
-    return str(vllm_config.cache_config.get_resolved_kv_cache_layout().name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 if TYPE_CHECKING:
     import torch
     from .memfd_pool import SharedAllocation
+    from vllm.config import VllmConfig
     from vllm.v1.kv_cache_interface import KVCacheConfig
 
 
@@ -22,6 +23,10 @@ def block_tokens_of(kv_cache_config: KVCacheConfig) -> int:
             f"ERR_KV_UNSUPPORTED: KVFerry serves models with one KV cache group, this one has {len(groups)}"
         )
     return int(groups[0].kv_cache_spec.block_size)
+
+
+def layout_name_of(vllm_config: VllmConfig) -> str:
+    return str(vllm_config.cache_config.get_resolved_kv_cache_layout().name)
 
 
 def describe_caches(
