@@ -85,11 +85,11 @@ export class HandoffDrafts {
       draft.leaseDeadline >= oldest &&
       draft.tokenCount === wanted.tokenCount &&
       draft.isReturn === wanted.isReturn &&
-      isSame(draft.blockIds, wanted.blockIds) &&
-      isSame(draft.promptDigest, wanted.promptDigest)
+      hasSameContent(draft.blockIds, wanted.blockIds) &&
+      hasSameContent(draft.promptDigest, wanted.promptDigest)
     )
   }
 }
 
-const isSame = (left: Uint8Array | Uint32Array, right: Uint8Array | Uint32Array): boolean =>
+const hasSameContent = (left: Uint8Array | Uint32Array, right: Uint8Array | Uint32Array): boolean =>
   left.length === right.length && left.every((value, at) => value === right[at])
