@@ -11,7 +11,7 @@ const fixture = (name: string): string =>
   fileURLToPath(new URL(`fixtures/${name}`, import.meta.url))
 
 export const fakeConnector = new URL('fixtures/fake-connector.mjs', import.meta.url).href
-/** Knows `gpuCacheBytes`; its label is `keeper`. */
+/** Knows the options of a history; its label is `keeper`. */
 export const fakeHistoryConnector = new URL('fixtures/fake-history-connector.mjs', import.meta.url)
   .href
 export const fakeBins = [

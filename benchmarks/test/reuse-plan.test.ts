@@ -14,11 +14,12 @@ import {
 } from '../src/reuse/plan.ts'
 import { reuseEngine, reusePresets, type ReusePreset } from '../src/reuse/presets.ts'
 import { reuseRuns } from '../src/reuse/runs-of.ts'
+import { replayTrace } from '../src/trace/replay.ts'
 
-const planOf = (workingSet: WorkingSet, cycles: number) =>
+const planOf = (workingSet: WorkingSet, cycles: number, settlingCycles = 0) =>
   planReuse({
     ...{ workingSet, cycles, concurrency: 1, documentTokens: 200, outputTokens: 4 },
-    ...{ blockTokens: 16, seed: 1 },
+    ...{ blockTokens: 16, seed: 1, settlingCycles },
   })
 
 const promptsOf = (workingSet: WorkingSet, cycles: number, kind: string): string[][] =>
@@ -50,6 +51,19 @@ describe('the plan', () => {
     const pressure = promptsOf('hot', 3, 'pressure').flat()
     expect(pressure).toHaveLength(36)
     expect(new Set(pressure).size).toBe(36)
+  })
+
+  it('hot, settling: whole cycles before the measured ones, with pressure of their own', () => {
+    const settled = planOf('hot', 1, 2).steps
+    expect(settled.map(({ kind, cycle }) => `${kind} ${cycle}`)).toEqual([
+      ...['initial 0', ...Array<string>(6).fill('settling 0')],
+      ...['immediate 1', 'pressure 1', 'revisit 1'],
+    ])
+    const promptsAt = (index: number) => settled[index]?.requests.map(({ prompt }) => prompt) ?? []
+    for (const index of [1, 3, 4, 6]) expect(promptsAt(index)).toEqual(promptsAt(0))
+    const pressure = [2, 5, 8].flatMap(promptsAt)
+    expect(new Set(pressure).size).toBe(36)
+    expect(planOf('changing', 1, 2).steps).toEqual(planOf('changing', 1).steps)
   })
 
   it('changing: new targets in each cycle, revisited in the same one', () => {
@@ -84,6 +98,7 @@ describe('the sizes', () => {
       documentTokens: 4_000,
       historyBlocks: 1_365,
       historyBytes: 1_365 * 192 * 1_024,
+      hotHostBlocks: 439,
       documentBytes: 250 * 192 * 1_024,
       matchedBlocks: 2_389,
       tierDocumentTokens: 61 * 16,
@@ -139,6 +154,51 @@ describe('the sizes', () => {
     },
   )
 
+  /** What a writer without a deadline keeps of the hot set, and where the revisits find it. */
+  async function replayHot(hostBlocks: number, { engine, cycles }: ReusePreset) {
+    const { documentTokens, historyBlocks } = reuseGeometry(engine)
+    const blocksEach = Math.floor(documentTokens / engine.blockTokens)
+    const plan = planReuse({
+      ...{ workingSet: 'hot', cycles: cycles.hot, settlingCycles: 0, concurrency: 1 },
+      ...{ documentTokens, outputTokens: 1, blockTokens: engine.blockTokens, seed: 1 },
+    })
+    const numbers = new Map<string, number>()
+    const blockIdsOf = (prompt: string): Uint32Array => {
+      if (!numbers.has(prompt)) numbers.set(prompt, numbers.size)
+      const from = (numbers.get(prompt) as number) * blocksEach
+      return Uint32Array.from({ length: blocksEach }, (_, i) => from + i)
+    }
+    // Immediate repeats are answered by the engine's own cache: the history isn't asked.
+    const requests = plan.steps
+      .filter(({ kind }) => kind !== 'immediate')
+      .flatMap((step) => step.requests)
+      .map(({ prompt }, index) => ({
+        ...{ timestampMs: 1_000 * index, inputLength: documentTokens, outputLength: 1 },
+        blockIds: blockIdsOf(prompt),
+      }))
+    const { hits, deviceHits } = await replayTrace(requests, {
+      ...{ policy: 'observed-reuse', blockSizeBytes: 64 },
+      ...{ deviceCapacity: historyBlocks, hostCapacity: hostBlocks },
+      probationKeyCountMax: historyLimits.probationKeyCountMax,
+      signal: new AbortController().signal,
+      onProgress: () => undefined,
+    })
+    return { hits, deviceHits, revisited: cycles.hot * targetCount * blocksEach }
+  }
+
+  it.each(Object.values(reusePresets))(
+    'of $name, hot: both tiers are hit, about as published, even by a writer without a deadline',
+    async (preset: ReusePreset) => {
+      const { engine } = preset
+      const sized = await replayHot(reuseGeometry(engine).hotHostBlocks, preset)
+      expect(sized.hits).toBe(sized.revisited)
+      expect(Math.abs(sized.deviceHits / sized.hits - 3_414 / 5_976)).toBeLessThan(0.02)
+      // Why the host's default isn't used: it takes the whole set.
+      const whole = await replayHot(engine.blockCount, preset)
+      expect(whole).toMatchObject({ hits: whole.revisited, deviceHits: 0 })
+    },
+  )
+
   it('of 8b: blocks of 2 MiB', () => {
     const { historyBytes, historyBlocks } = reuseGeometry(reusePresets['8b'].engine)
     expect(historyBytes / historyBlocks).toBe(2_097_152)
@@ -178,7 +238,25 @@ describe('the runs', () => {
     )
     expect(runs.map(({ label, configuration: { options: given } }) => [label, given])).toEqual([
       ['xavier-snapshot-no-history', { staging: 'snapshot', gpuCacheBytes: 0 }],
-      ['xavier-snapshot', { staging: 'snapshot', gpuCacheBytes: 682 * 16_384 }],
+      [
+        'xavier-snapshot',
+        { staging: 'snapshot', gpuCacheBytes: 682 * 16_384, hostBlockCount: 219 },
+      ],
+    ])
+  })
+
+  it('size the host tier for the hot set alone, and never over what is spelt out', () => {
+    const optionsOf = (given: object, workingSet: WorkingSet) =>
+      reuseRuns(
+        [{ configuration: configuration('xavier', given), hasHistory: true }],
+        options(workingSet, false),
+      ).map((run) => run.configuration.options)
+    expect(optionsOf({}, 'changing')).toEqual([{ gpuCacheBytes: 682 * 16_384 }])
+    expect(optionsOf({}, 'capacity-tier')).toEqual([{ gpuCacheBytes: 5 * 16_384 }])
+    const spelt = { gpuCacheBytes: 1_000_000 }
+    expect(optionsOf(spelt, 'hot')).toEqual([spelt])
+    expect(optionsOf({ hostBlockCount: 7 }, 'hot')).toEqual([
+      { hostBlockCount: 7, gpuCacheBytes: 682 * 16_384 },
     ])
   })
 })

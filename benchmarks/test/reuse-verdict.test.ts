@@ -35,6 +35,7 @@ const history = {
   immediateTtftMs: at(31),
   prefillCallMs: at(20),
   modelledPrefillMs: at(8),
+  modelledRevisitMs: at(28),
   restoreMs: at(20),
 } as unknown as ReuseRunEntry
 
@@ -43,7 +44,7 @@ const control = (label: string, changes: Partial<ReuseRunEntry> = {}): ReuseRunE
   ...{ label, connector: label, role: 'baseline', restoreMs: createDistribution([]) },
   ...{ history: counted({}), revisitHistory: counted({}) },
   ...{ revisitTtftMs: at(100), immediateTtftMs: at(30), prefillCallMs: at(82) },
-  modelledPrefillMs: at(88),
+  ...{ modelledPrefillMs: at(88), modelledRevisitMs: at(88) },
   ...changes,
 })
 
@@ -128,16 +129,24 @@ const noise = {
   metrics: { 'revisitTtftMs.p50': { a: 100, b: 102, relativeDifference: 0.02 } },
 }
 
-const verdictsOf = (workingSet: string, runs: readonly ReuseRunEntry[]): Record<string, string> =>
-  Object.fromEntries(reuseBars(workingSet, runs, noise).map(({ rule, verdict }) => [rule, verdict]))
+const verdictsOf = (
+  workingSet: ReuseWorkload['workingSet'],
+  runs: readonly ReuseRunEntry[],
+): Record<string, string> =>
+  Object.fromEntries(
+    reuseBars(workload(workingSet), runs, noise).map(({ rule, verdict }) => [rule, verdict]),
+  )
 
 describe('bars of the hot set', () => {
   const pull = control('pull')
   const others = [pull, control('pull-matched', { role: 'matched' })]
 
   it('hold where the gain is what the model says: 80 ms skipped less 20 ms of restoring', () => {
-    const bars = reuseBars('hot', [...others, history], noise)
+    const bars = reuseBars(workload('hot'), [...others, history], noise)
     expect(bars).toHaveLength(10)
+    // Of callers that wait for one another's prefill the model says nothing.
+    const crowded = reuseBars(workload('hot', 4), [...others, history], noise)
+    expect(crowded).toEqual(bars.slice(3))
     expect(bars.every(({ verdict }) => verdict === 'held')).toBe(true)
     expect(bars[0]).toMatchObject({ value: 0, limit: 0.15, subject: 'xavier' })
     expect(bars[0]?.note).toBe('measured 60.0 ms, modelled 60.0 ms')
@@ -168,17 +177,17 @@ describe('bars of the hot set', () => {
   })
 
   it('are not judged without a number, and there are none without a history or a baseline', () => {
-    const silent = { ...history, restoreMs: createDistribution([]) }
-    const [bar] = reuseBars('hot', [pull, silent], noise)
+    const silent = { ...history, modelledRevisitMs: createDistribution([]) }
+    const [bar] = reuseBars(workload('hot'), [pull, silent], noise)
     expect(bar).toMatchObject({ verdict: 'not-judged', value: null, limit: null })
-    expect(reuseBars('hot', [pull], noise)).toEqual([])
-    expect(reuseBars('hot', [history], noise)).toEqual([])
-    expect(reuseBars('capacity-tier', [pull, history], noise)).toEqual([])
+    expect(reuseBars(workload('hot'), [pull], noise)).toEqual([])
+    expect(reuseBars(workload('hot'), [history], noise)).toEqual([])
+    expect(reuseBars(workload('capacity-tier'), [pull, history], noise)).toEqual([])
   })
 
   it('are against pull where it ran, whatever else did', () => {
     const push = control('push')
-    const [bar] = reuseBars('hot', [push, pull, history], noise)
+    const [bar] = reuseBars(workload('hot'), [push, pull, history], noise)
     expect(bar?.rule).toContain('against pull ')
   })
 })
@@ -206,7 +215,11 @@ describe('the verdict', () => {
     ...{ valid: true, failed: 0, errors: [], mismatchedBlocks: 0, bytesVerified: true },
     ...{ blocksHeldAtEnd: 0, outputDigest: 'a' },
   }
-  const missed = reuseBars('hot', [control('pull'), { ...history, revisitTtftMs: at(99) }], noise)
+  const missed = reuseBars(
+    workload('hot'),
+    [control('pull'), { ...history, revisitTtftMs: at(99) }],
+    noise,
+  )
 
   it('takes a missed bar for a warning, and for a failure where validity is required', () => {
     const quick = judgeExperiment([fine], [], missed, false)

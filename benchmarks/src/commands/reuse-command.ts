@@ -13,7 +13,7 @@ import {
   type ReusePresetName,
 } from '../reuse/presets.ts'
 import { runReuse } from '../reuse/run-reuse.ts'
-import { budgetOption, reuseRuns, type ReuseChoice } from '../reuse/runs-of.ts'
+import { historyOptions, reuseRuns, type ReuseChoice } from '../reuse/runs-of.ts'
 import { renderReuse } from '../reuse/table.ts'
 import {
   parseExperimentFlags,
@@ -37,8 +37,8 @@ Examples:
   $ kvferry-bench reuse --working-set hot --connectors pull,push --json hot.json
   $ kvferry-bench reuse --working-set changing --preset full --html changing.html
 
-A connector that knows the option ${budgetOption} has a history: it runs with a budget in the published ratio to
-the engine's blocks, and as a control with a budget of 0. Others run as baselines, and for the hot set once more
+A connector that knows the options ${historyOptions.join(' and ')} has a history: it runs with a budget in the
+published ratio to the engine's blocks, and as a control with a budget of 0. Others run as baselines, and for the hot set once more
 with matched device memory. Exit code: 0 all checks passed, 1 a check failed (failed request, wrong byte, texts
 that differ, counters that contradict the experiment; in "full" also a missed bar or a point outside the overrun
 guard), 2 wrong usage.`
@@ -46,10 +46,10 @@ guard), 2 wrong usage.`
 async function choicesOf(request: ExperimentRequest): Promise<ReuseChoice[]> {
   const configurations = await configurationsOf(request.configurations)
   return Promise.all(
-    configurations.map(async (configuration) => ({
-      configuration,
-      hasHistory: (await traitsOf(configuration.connector)).optionNames.has(budgetOption),
-    })),
+    configurations.map(async (configuration) => {
+      const { optionNames } = await traitsOf(configuration.connector)
+      return { configuration, hasHistory: historyOptions.every((name) => optionNames.has(name)) }
+    }),
   )
 }
 

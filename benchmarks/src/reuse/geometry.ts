@@ -10,6 +10,8 @@ import { blockSizeBytes } from '../experiments/budget.ts'
 const published = {
   engineBlocks: 1_024,
   historyBlocks: 1_365,
+  /** Of the hot set: 2,562 of its 5,976 restored blocks came from the host tier. */
+  hotHostBlocks: 439,
   documentTokens: 4_000,
   /** Of the capacity-tier run: 7,344 restored blocks over 120 returns. */
   tierDocumentBlocks: 61,
@@ -19,8 +21,15 @@ const published = {
 
 export interface ReuseGeometry {
   readonly documentTokens: number
-  /** Blocks of the device history; the host history has as many as the engine. */
+  /** Blocks of the device history; the host history has as many as the engine, but for the hot set. */
   readonly historyBlocks: number
+  /**
+   * Blocks of the hot set's host history. As published it had room for the whole set, and both tiers were
+   * hit because the writer's 10 ms kept little of each one-shot document. A machine that copies all of it in
+   * time displaces the whole set to the host, and the device tier is never hit. So the host has room for the
+   * share of the set that was displaced as published, and both tiers are hit however fast the writer is.
+   */
+  readonly hotHostBlocks: number
   readonly historyBytes: number
   readonly documentBytes: number
   /** Engine blocks of the control with as much device memory for KV as engine and device history together. */
@@ -40,6 +49,7 @@ export function reuseGeometry(shape: EngineShape): ReuseGeometry {
     documentTokens: Math.floor(documentBlocks * blockTokens),
     historyBlocks,
     historyBytes: historyBlocks * sizeBytes,
+    hotHostBlocks: Math.floor(published.hotHostBlocks * ratio),
     documentBytes: documentBlocks * sizeBytes,
     matchedBlocks: blockCount + historyBlocks,
     tierDocumentTokens: Math.floor(published.tierDocumentBlocks * ratio * blockTokens),

@@ -11,13 +11,16 @@ export type WorkingSet = (typeof workingSets)[number]
 
 /**
  * `initial`: seen for the first time. `immediate`: again at once, while the engine's own cache has it.
- * `pressure`: one-shot documents that push it out. `revisit`: again after that.
+ * `pressure`: one-shot documents that push it out. `revisit`: again after that. `settling`: a cycle of all
+ * these that isn't measured.
  */
-export type ReuseStep = 'initial' | 'immediate' | 'pressure' | 'revisit'
+export type ReuseStep = 'initial' | 'settling' | 'immediate' | 'pressure' | 'revisit'
 
 export interface ReusePlanOptions {
   readonly workingSet: WorkingSet
   readonly cycles: number
+  /** Of the hot set, before the measured ones: while the history takes it in. */
+  readonly settlingCycles: number
   readonly concurrency: number
   readonly documentTokens: number
   readonly outputTokens: number
@@ -79,15 +82,26 @@ class Planner {
 const numbered = (kind: string, from: number, count: number): Document[] =>
   Array.from({ length: count }, (_, i) => [kind, from + i] as const)
 
+const pressureOf = (cycleNumber: number): Document[] =>
+  numbered('pressure', cycleNumber * pressureCount, pressureCount)
+
 /** Pressure documents are new in each cycle. */
 function cycle(planner: Planner, number: number, targets: readonly Document[]): void {
   planner.step('immediate', number, targets)
-  planner.step('pressure', number, numbered('pressure', number * pressureCount, pressureCount))
+  planner.step('pressure', number, pressureOf(number))
   planner.step('revisit', number, targets)
 }
 
+/** Numbered downwards from 0, so that their pressure documents are no measured cycle's. */
+function settle(planner: Planner, cycles: number, targets: readonly Document[]): void {
+  for (let number = 0; number > -cycles; number--) {
+    for (const documents of [targets, pressureOf(number), targets])
+      planner.step('settling', 0, documents)
+  }
+}
+
 export function planReuse(options: ReusePlanOptions): ExperimentPlan<ReuseStep> {
-  const { workingSet, cycles, blockTokens } = options
+  const { workingSet, cycles, settlingCycles, blockTokens } = options
   const planner = new Planner(options)
   const rounds = Array.from({ length: cycles }, (_, i) => i + 1)
   if (workingSet === 'capacity-tier') {
@@ -100,7 +114,11 @@ export function planReuse(options: ReusePlanOptions): ExperimentPlan<ReuseStep> 
     return planner.plan(first)
   }
   const first = planner.request('start up '.repeat(blockTokens).slice(0, blockTokens), 'first')
-  if (workingSet === 'hot') planner.step('initial', 0, numbered('hot', 0, targetCount))
+  if (workingSet === 'hot') {
+    const targets = numbered('hot', 0, targetCount)
+    planner.step('initial', 0, targets)
+    settle(planner, settlingCycles, targets)
+  }
   for (const round of rounds) {
     if (workingSet === 'hot') cycle(planner, round, numbered('hot', 0, targetCount))
     else {

@@ -32,12 +32,14 @@ export interface ReuseRunEntry extends RunEntry {
   readonly immediatePrefillCallMs: Distribution
   /** What the engine models for the prompt tokens that P computed at a revisit. */
   readonly modelledPrefillMs: Distribution
+  /** The same and what restoring took, of each revisit. */
+  readonly modelledRevisitMs: Distribution
   /** Of the revisits: P has blocks for the prefix → P's scheduler knows that it is restored. */
   readonly restoreMs: Distribution
   /** Of the revisits that had any. */
   readonly restoredTokens: Distribution
   readonly revisits: number
-  /** Prompt blocks, complete ones, of all revisits: what a history could give back at most. */
+  /** Blocks of all revisits' prompts less their last token: what a history could give back at most. */
   readonly revisitBlocks: number
   /** Of P, over the whole life of its processes. */
   readonly history: HistoryCounters
@@ -54,6 +56,8 @@ export interface ReuseWorkload {
   /** Of one trial. */
   readonly requests: number
   readonly cycles: number
+  /** Before these, and in no distribution. */
+  readonly settlingCycles: number
   readonly trials: number
   readonly concurrency: number
   readonly documentTokens: number

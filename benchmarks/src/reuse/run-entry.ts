@@ -104,11 +104,12 @@ export function createReuseRunEntry(
     prefillCallMs: over(revisits, ({ prefillCallMs }) => prefillCallMs),
     immediatePrefillCallMs: over(immediate, ({ prefillCallMs }) => prefillCallMs),
     modelledPrefillMs: over(revisits, (each) => each.modelledPrefillMs),
+    modelledRevisitMs: over(revisits, (each) => each.modelledPrefillMs + (each.restoreMs ?? 0)),
     restoreMs: over(restored, ({ restoreMs }) => restoreMs),
     restoredTokens: over(restored, ({ restoredTokens }) => restoredTokens),
     revisits: revisitRecords.length,
     revisitBlocks: revisitRecords.reduce(
-      (sum, { planned }) => sum + Math.floor((planned.prompt.length - 1) / shape.blockTokens),
+      (sum, { planned }) => sum + Math.ceil((planned.prompt.length - 1) / shape.blockTokens),
       0,
     ),
     history: sumHistory(totals.map(readHistoryCounters)),

@@ -19,7 +19,7 @@ import { reuseBars } from './bars.ts'
 import { counterChecks } from './counter-checks.ts'
 import { reuseGeometry } from './geometry.ts'
 import { planReuse, type WorkingSet } from './plan.ts'
-import type { ReusePreset } from './presets.ts'
+import { settlingCyclesOf, type ReusePreset } from './presets.ts'
 import type { ReuseResult, ReuseWorkload } from './result.ts'
 import { createReuseRunEntry, observationsOf, valuesOf, type ReuseTrial } from './run-entry.ts'
 import type { ReuseRun } from './runs-of.ts'
@@ -54,6 +54,7 @@ function workloadOf(options: ReuseOptions, first: ReuseRun, requests: number): R
     workingSet,
     requests,
     cycles: options.cycles,
+    settlingCycles: workingSet === 'hot' ? settlingCyclesOf(preset, options.concurrency) : 0,
     trials: preset.trials,
     concurrency: options.concurrency,
     documentTokens: workingSet === 'capacity-tier' ? tierDocumentTokens : documentTokens,
@@ -79,6 +80,7 @@ export async function runReuse(
   const { documentTokens, tierDocumentTokens } = reuseGeometry(engine)
   const plan = planReuse({
     ...{ workingSet, concurrency, outputTokens, seed: options.seed, cycles: options.cycles },
+    settlingCycles: settlingCyclesOf(preset, concurrency),
     documentTokens: workingSet === 'capacity-tier' ? tierDocumentTokens : documentTokens,
     blockTokens: engine.blockTokens,
   })
@@ -100,7 +102,7 @@ export async function runReuse(
   const repeated = again.length > 0 ? [{ ...first, label: `${first.label} (again)` }] : []
   const judged = [...entries, ...repeated.map((run) => createReuseRunEntry(run, again, context))]
   const workload = workloadOf(options, first, plannedRequests(plan).length)
-  const bars = unlessInvalid(reuseBars(workingSet, entries, noiseFloor), entries)
+  const bars = unlessInvalid(reuseBars(workload, entries, noiseFloor), entries)
   return {
     schema: 'kvferry.reuse/1',
     agent,

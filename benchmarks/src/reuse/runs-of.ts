@@ -1,6 +1,6 @@
 /**
  * Which configurations an experiment runs: each connector as it was named, and the controls that go with it.
- * A connector has a history when it knows the option `gpuCacheBytes`. Pure.
+ * A connector has a history when it knows the options `gpuCacheBytes` and `hostBlockCount`. Pure.
  */
 import type { Configuration } from '../compare/configuration.ts'
 import type { EngineShape } from '../compare/presets.ts'
@@ -8,6 +8,9 @@ import type { ReuseGeometry } from './geometry.ts'
 import type { WorkingSet } from './plan.ts'
 
 export const budgetOption = 'gpuCacheBytes'
+const hostOption = 'hostBlockCount'
+/** By these a connector is known to have a history. */
+export const historyOptions = [budgetOption, hostOption] as const
 
 /**
  * `history`: what is measured. `no-history`: the same connector with a budget of 0. `baseline`: a connector
@@ -25,7 +28,7 @@ export interface ReuseRun {
 
 export interface ReuseChoice {
   readonly configuration: Configuration
-  /** Whether the connector knows the budget's option. */
+  /** Whether the connector knows `historyOptions`. */
   readonly hasHistory: boolean
 }
 
@@ -48,8 +51,23 @@ function withBudget(configuration: Configuration, bytes: number, suffix: string)
   }
 }
 
+/** One that is spelt out is taken as it is. */
+function withHostTier(configuration: Configuration, blocks: number): Configuration {
+  return { ...configuration, options: { [hostOption]: blocks, ...configuration.options } }
+}
+
+function withExperimentsBudget(
+  configuration: Configuration,
+  { workingSet, geometry }: RunsOptions,
+): Configuration {
+  if (workingSet === 'capacity-tier')
+    return withBudget(configuration, geometry.tierBudgetBytes, '-tiny-budget')
+  const budgeted = withBudget(configuration, geometry.historyBytes, '')
+  return workingSet === 'hot' ? withHostTier(budgeted, geometry.hotHostBlocks) : budgeted
+}
+
 function historyRuns({ configuration }: ReuseChoice, options: RunsOptions): ReuseRun[] {
-  const { workingSet, shape, geometry, withControls } = options
+  const { shape, withControls } = options
   const run = (role: ReuseRole, chosen: Configuration): ReuseRun => ({
     configuration: chosen,
     label: chosen.label,
@@ -59,14 +77,10 @@ function historyRuns({ configuration }: ReuseChoice, options: RunsOptions): Reus
   const given = configuration.options[budgetOption]
   const off = run('no-history', withBudget(configuration, 0, '-no-history'))
   if (given === 0) return [off]
-  const [bytes, suffix] =
-    workingSet === 'capacity-tier'
-      ? [geometry.tierBudgetBytes, '-tiny-budget']
-      : [geometry.historyBytes, '']
-  const on =
-    typeof given === 'number'
-      ? run('history', configuration)
-      : run('history', withBudget(configuration, bytes, suffix))
+  const on = run(
+    'history',
+    typeof given === 'number' ? configuration : withExperimentsBudget(configuration, options),
+  )
   return withControls ? [on, off] : [on]
 }
 

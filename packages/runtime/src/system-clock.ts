@@ -16,8 +16,21 @@ export function createSystemClock(): Clock {
     now,
     after(delayMs: number, callback: () => void): Timer {
       if (!Number.isFinite(delayMs)) throw new RangeError(`delayMs must be finite, got ${delayMs}`)
-      return new SystemTimer(delayMs, callback)
+      return delayMs > 0 ? new SystemTimer(delayMs, callback) : new NextTurn(callback)
     },
+  }
+}
+
+/** Without a delay: after what is due in this turn. A timer of Node would wait for a millisecond at least. */
+class NextTurn implements Timer {
+  readonly #immediate: NodeJS.Immediate
+
+  constructor(callback: () => void) {
+    this.#immediate = setImmediate(callback)
+  }
+
+  stop(): void {
+    clearImmediate(this.#immediate)
   }
 }
 

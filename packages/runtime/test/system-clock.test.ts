@@ -39,6 +39,20 @@ it('calls back once, and not synchronously, also for a delay that has passed', a
   expect(count).toBe(1)
 })
 
+it('without a delay calls back after this turn, by no timer: the least of Node’s is a millisecond', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  const order: string[] = []
+  await new Promise<void>((resolve) => {
+    clock.after(0, () => order.push('stopped')).stop()
+    clock.after(0, () => {
+      order.push('next turn')
+      resolve()
+    })
+    void Promise.resolve().then(() => order.push('this turn'))
+  })
+  expect(order).toEqual(['this turn', 'next turn'])
+})
+
 it('doesn’t call back once stopped', async () => {
   let isCalled = false
   const timer = clock.after(1, () => (isCalled = true))
