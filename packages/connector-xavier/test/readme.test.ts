@@ -1,5 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { loadConnector } from '@kvferry/connector-api'
+import { diagramsOf, transitionDiagram } from '@kvferry/connector-api/conformance'
+import { consumerRequestTransitions } from '@kvferry/connector-api/protocol'
+import { registrationTransitions } from '@kvferry/connector-api/remote-writes'
 import { expect, test } from 'vitest'
 import { parseXavierOptions, xavier, xavierLimits } from '../src/index.ts'
 import { reservationTransitions } from '../src/history/reservation-transitions.ts'
@@ -20,29 +23,12 @@ test('the config word loads the factory', async () => {
   expect(loaded).toBe(xavier)
 })
 
-/** One arrow for each pair of states, with the events that lead from one to the other. */
-function diagramOf(
-  table: Readonly<Record<string, Partial<Record<string, readonly string[]>>>>,
-): string {
-  const arrows = new Map<string, string[]>()
-  for (const [from, row] of Object.entries(table)) {
-    for (const [event, targets = []] of Object.entries(row)) {
-      for (const to of targets) {
-        const arrow = `${from} --> ${to}`
-        arrows.set(arrow, [...(arrows.get(arrow) ?? []), event])
-      }
-    }
-  }
-  const lines = [...arrows].map(([arrow, events]) => `  ${arrow}: ${events.join(', ')}`)
-  const [first] = Object.keys(table)
-  return ['```mermaid', 'stateDiagram-v2', `  [*] --> ${first}`, ...lines, '```'].join('\n')
-}
-
 test('the diagrams are the tables', () => {
-  const shown = readme.split('<!-- diagram -->\n').slice(1)
-  const diagrams = shown.map((text) => text.split('\n<!-- /diagram -->')[0]!.trim())
-  const tables = [ticketTransitions, returningTransitions, reservationTransitions]
-  expect(diagrams).toEqual(tables.map(diagramOf))
+  const tables = [
+    ...[ticketTransitions, consumerRequestTransitions, registrationTransitions],
+    ...[returningTransitions, reservationTransitions],
+  ]
+  expect(diagramsOf(readme)).toEqual(tables.map((table) => transitionDiagram(table)))
 })
 
 test('RT-16: the guide says how long things are kept, by whom, and what becomes of the rest', () => {

@@ -46,6 +46,8 @@ export async function sendToLeg(
   const other = isBusyStatus(taken.answer.statusCode) ? chooseAnother(choose, first) : null
   if (other === null) return taken
   await taken.answer.body.dump().catch(() => {})
+  // It has answered that it took nothing.
+  context.scope.reached.delete(call.leg)
   return sendAgain(context, other, call)
 }
 

@@ -2,35 +2,60 @@
  * Sequential dispatch: P first; D is chosen only when P has answered, and gets P's handoff. For
  * connectors in which D acts on what P returned (pull, tickets). Called by the HTTP layer.
  */
-import type { KvTransferParams } from '@kvferry/connector-api'
 import type { DispatchContext, DispatchStrategy, RouterTimings } from './dispatch.ts'
 import { askDecode, decodeDeadlineMs, type DecodeResult } from './decode-leg.ts'
 import { sendToLeg } from './engine-leg.ts'
 import type { EnginePeer } from './engine-peer.ts'
 import type { Engine } from './engine.ts'
-import { askPrefill } from './prefill-leg.ts'
+import { stepHandoff, type HandoffEvent, type HandoffState } from './handoff-state.ts'
+import { askPrefill, type PrefillResult } from './prefill-leg.ts'
+
+/** One request's handoff, from P's answer to its end. */
+class HandoffCare {
+  readonly #context: DispatchContext
+  #state: HandoffState = { kind: 'awaited' }
+
+  constructor(context: DispatchContext) {
+    this.#context = context
+  }
+
+  /** `prefill`: whose handoff it is. */
+  step(event: HandoffEvent, prefill: EnginePeer): void {
+    const { scope, metrics, logger, releases } = this.#context
+    const { state, effects } = stepHandoff(this.#state, event, scope.clock.now(), undefined)
+    this.#state = state
+    for (const effect of effects) {
+      if (effect.kind === 'give-back') releases.release(this.#context, prefill, effect.handoff)
+      else {
+        metrics.recomputed()
+        logger.warn('prefill gave no handoff: the decode engine computes the prompt', {
+          requestId: scope.requestId,
+        })
+      }
+    }
+  }
+}
 
 /** A decode engine that took the request ends the lease itself, also when the client leaves. */
-async function decodeOrRelease(
+async function decode(
   context: DispatchContext,
-  peer: EnginePeer,
-  handoff: KvTransferParams | null,
+  { peer, handoff }: Extract<PrefillResult, { kind: 'answered' }>,
+  care: HandoffCare,
 ): Promise<DecodeResult> {
-  let wasRefused = true
   const { fleet, scope } = context
+  care.step({ kind: 'ask' }, peer)
   try {
     const decoded = await scope.within('decode engine', decodeDeadlineMs(context), () =>
       askDecode(context, handoff, (call) =>
         sendToLeg(context, (excluded) => fleet.chooseDecode(peer, excluded), call),
       ),
     )
-    wasRefused = decoded.kind === 'whole' && decoded.status >= 400
+    const isRefused = decoded.kind === 'whole' && decoded.status >= 400
+    care.step({ kind: isRefused ? 'refused' : 'taken' }, peer)
     return decoded
   } catch (error) {
-    wasRefused = !scope.reached.has('decode')
+    care.step({ kind: scope.reached.has('decode') ? 'taken' : 'refused' }, peer)
     throw error
-  } finally {
-    if (wasRefused && handoff !== null) context.releases.release(context, peer, handoff)
   }
 }
 
@@ -39,7 +64,7 @@ export const sequentialDispatch: DispatchStrategy = {
   transferModes: new Set(['pull', 'ticket']),
   obstacle: () => null,
   async dispatch(context, first) {
-    const { fleet, scope, logger, metrics } = context
+    const { fleet, scope, metrics } = context
     const router: RouterTimings = {
       receivedAtMs: scope.receivedAt,
       prefillSentAtMs: scope.clock.now(),
@@ -51,20 +76,17 @@ export const sequentialDispatch: DispatchStrategy = {
     const prefilled = await askPrefill(context, null, (call) => sendToLeg(context, choose, call))
     const answeredAt = scope.clock.now()
     router.prefillAnsweredAtMs = answeredAt
+    // Without an answer there is no handoff yet to care for.
     if (prefilled.kind === 'refused') {
       return { ...prefilled, kind: 'whole', timings: { router, prefill: null } }
     }
-    if (prefilled.handoff === null) {
-      metrics.recomputed()
-      logger.warn('prefill gave no handoff: the decode engine computes the prompt', {
-        requestId: scope.requestId,
-      })
-    }
+    const care = new HandoffCare(context)
+    care.step({ kind: 'answered', handoff: prefilled.handoff }, prefilled.peer)
     router.decodeSentAtMs = scope.clock.now()
     metrics.addedLatency(
       (router.prefillSentAtMs ?? 0) - router.receivedAtMs + router.decodeSentAtMs - answeredAt,
     )
-    const decoded = await decodeOrRelease(context, prefilled.peer, prefilled.handoff)
+    const decoded = await decode(context, prefilled, care)
     return { ...decoded, timings: { router, prefill: prefilled.timings } }
   },
 }

@@ -40,8 +40,12 @@ const withRelease =
   }
 const releasesAt = ({ received }: FakeEngine) => received.filter(({ path }) => path === releasePath)
 
-/** One request whose client leaves when P has answered and D is chosen, before anything is sent to D. */
-function betweenLegs(p: FakeEngine, d: FakeEngine, onReleased: (outcome: string) => void) {
+/** One request whose client leaves when P has answered and the last of these is chosen, before anything is sent to it. */
+function betweenLegs(
+  p: FakeEngine,
+  decodes: readonly FakeEngine[],
+  onReleased: (outcome: string) => void,
+) {
   const clock = createSystemClock()
   const scope = new RequestScope({ requestId: 'r', clock, totalMs: 10_000 })
   const up = (leg: Leg, { url, peer }: FakeEngine) => {
@@ -51,12 +55,13 @@ function betweenLegs(p: FakeEngine, d: FakeEngine, onReleased: (outcome: string)
     made.setState({ kind: 'up', peer: parseEnginePeer(peer)! })
     return made
   }
-  const [prefill, decode] = [up('prefill', p), up('decode', d)]
+  const prefill = up('prefill', p)
+  const left = decodes.map((d) => up('decode', d))
   onTestFinished(() => scope.end())
   const fleet = {
     chooseDecode() {
-      scope.abort(clientGone())
-      return decode
+      if (left.length === 1) scope.abort(clientGone())
+      return left.length > 1 ? left.shift() : left[0]
     },
   } as unknown as Fleet
   const metrics = {
@@ -75,7 +80,7 @@ describe('a handoff is given back', () => {
     const p = await engine('producer', prefillAnswer)
     const d = await engine('consumer', withRelease(decodeAnswer))
     const outcomes: string[] = []
-    const { context, prefill } = betweenLegs(p, d, (outcome) => outcomes.push(outcome))
+    const { context, prefill } = betweenLegs(p, [d], (outcome) => outcomes.push(outcome))
     await expect(sequentialDispatch.dispatch(context, prefill)).rejects.toMatchObject({
       outcome: 'client-gone',
     })
@@ -105,6 +110,24 @@ describe('a handoff is given back', () => {
     expect(p.received).toHaveLength(1)
     await router.close()
     expect(releasesAt(d)).toHaveLength(1)
+  })
+
+  it('when the first decode engine is overloaded and the client leaves before the next one is asked', async () => {
+    const p = await engine('producer', prefillAnswer)
+    const busy = await engine(
+      'consumer',
+      withRelease((_request, response) => sendJson(response, 429, {})),
+    )
+    const other = await engine('consumer', withRelease(decodeAnswer), { engineId: 'd1' })
+    const outcomes: string[] = []
+    const { context, prefill } = betweenLegs(p, [busy, other], (outcome) => outcomes.push(outcome))
+    await expect(sequentialDispatch.dispatch(context, prefill)).rejects.toMatchObject({
+      outcome: 'client-gone',
+    })
+    await eventually(() => outcomes.length === 1)
+    expect([releasesAt(busy).length, other.received.map(({ path }) => path)]).toEqual([
+      ...[0, [releasePath]],
+    ])
   })
 
   it('at another decode engine, when the chosen ones cannot be reached', async () => {
@@ -142,7 +165,7 @@ describe('a handoff is left alone', () => {
     const p = await engine('producer', prefillAnswer)
     const d = await engine('consumer', () => {})
     const outcomes: string[] = []
-    const { context, prefill } = betweenLegs(p, d, (outcome) => outcomes.push(outcome))
+    const { context, prefill } = betweenLegs(p, [d], (outcome) => outcomes.push(outcome))
     const releases = new HandoffReleases()
     const max = routerLimits.releasesInFlightMax
     for (let count = 0; count < max; count++) releases.release(context, prefill.peer!, handoff)

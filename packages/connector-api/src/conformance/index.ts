@@ -22,6 +22,7 @@ export { runConnectorSimulation } from './run-connector-simulation.ts'
 export type { ConnectorSimulation } from './run-connector-simulation.ts'
 export { testMachine } from './test-machine.ts'
 export type { MachineTest } from './test-machine.ts'
+export { diagramsOf, transitionDiagram } from './transition-diagram.ts'
 export { nothing, withListener, withoutLongTimers } from './mutants/wrong-connector.ts'
 export type { WrongConnector } from './mutants/wrong-connector.ts'
 export {
