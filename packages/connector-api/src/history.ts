@@ -118,9 +118,12 @@ export interface KvHistory {
  * bandwidth, and a handoff that somebody waits for goes first.
  */
 export interface TransferDirections {
-  /** Whether a slab is being sent or received now. The writer waits, within its deadline, until none is. */
+  /** Whether the writer is to make way now. It waits, within its deadline, until this is over. */
   isBusy(): boolean
-  /** Keeps the direction for `work` (the writer sends, a restore receives); slabs wait for its end. */
+  /**
+   * `work` uses the direction until it ends: the writer sends, a restore receives. Whether anything waits for that is the
+   * connector's to say.
+   */
   during<T>(direction: 'send' | 'receive', work: () => Promise<T>): Promise<T>
 }
 

@@ -17,6 +17,7 @@ import {
   type ConsumerPeer,
   type SourceCache,
 } from '@kvferry/connector-api/remote-writes'
+import { busyDirections } from './history/busy-directions.ts'
 import { HistoryDesk } from './history/history-desk.ts'
 import { xavierIdentity } from './identity.ts'
 import type { XavierOptions } from './options.ts'
@@ -50,11 +51,7 @@ export class ProducerWorker {
     const { openHistory, snapshots } = init
     const protocol = xavierIdentity
     this.#components = components
-    // Handoffs go first: the writer waits while one is being written.
-    const history = openHistory({
-      isBusy: () => this.tickets.writes.openCount > 0,
-      during: (_, work) => work(),
-    })
+    const history = openHistory(busyDirections(() => this.tickets.writes.openCount > 0))
     this.history =
       history === null ? null : new HistoryDesk(history, components, options.transferDeadlineMs)
     this.tickets = new TicketTable({

@@ -67,11 +67,17 @@ export class HistoryDesk {
   /** What the history has counted since the start, and holds now. */
   takeCounters(): Readonly<Record<string, number>> {
     this.#hasChanged = false
-    const { deviceBlocks, hostBlocks, leasesOpen, slotsQuarantined } = this.#history.gauges()
+    const gauges = this.#history.gauges()
     return {
       ...this.#history.counters(),
-      ...{ historyDeviceBlocks: deviceBlocks, historyHostBlocks: hostBlocks },
-      ...{ historyLeasesOpen: leasesOpen, historySlotsQuarantined: slotsQuarantined },
+      historyDeviceBlocks: gauges.deviceBlocks,
+      historyHostBlocks: gauges.hostBlocks,
+      historyDeviceBlockCapacity: gauges.deviceBlockCapacity,
+      historyHostBlockCapacity: gauges.hostBlockCapacity,
+      historyDeviceBytesReserved: gauges.deviceBytesReserved,
+      historyHostBytesReserved: gauges.hostBytesReserved,
+      historyLeasesOpen: gauges.leasesOpen,
+      historySlotsQuarantined: gauges.slotsQuarantined,
     }
   }
 
