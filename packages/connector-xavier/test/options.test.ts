@@ -1,4 +1,3 @@
-import { readFileSync, readdirSync } from 'node:fs'
 import { asEngineId, limits, type KvferryConfig } from '@kvferry/connector-api'
 import { describe, expect, test } from 'vitest'
 import factory, { parseXavierOptions, xavier } from '../src/index.ts'
@@ -82,16 +81,4 @@ test.each([
 test('the default export is the factory, and capabilities are data', () => {
   expect(factory).toBe(xavier)
   expect(JSON.parse(JSON.stringify(factory.capabilities))).toEqual(factory.capabilities)
-})
-
-test('RT-17: there is no option that nothing reads', () => {
-  const src = new URL('../src/', import.meta.url)
-  const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(
-    (name) => name.endsWith('.ts') && name !== 'options.ts' && name !== 'limits.ts',
-  )
-  const code = files.map((name) => readFileSync(new URL(name, src), 'utf8')).join('\n')
-  const unread = Object.keys(parseXavierOptions({})).filter(
-    (name) => !new RegExp(`\\b${name}\\b`).test(code),
-  )
-  expect(unread).toEqual([])
 })

@@ -1,6 +1,7 @@
 /** How engines end, and what they leave; under the names of Xavier's requirements (decision 12). */
 import { digestTokens, asRequestId } from '@kvferry/connector-api'
 import { expect, test } from 'vitest'
+import { decodeMetadata } from '../../src/metadata.ts'
 import {
   agentOf,
   counter,
@@ -14,10 +15,16 @@ import {
   untilWriting,
 } from '../fixtures/story.ts'
 
+const step = { stepIndex: 0, scheduled: [], preemptedRequestIds: [] }
+
 test('RT-13: N = 33 and 30 of 16 a block: all tokens, the blocks that hold them, and no block id leaves', async () => {
   const cluster = await open({ engines: { blockTokens: 16 } })
   const { scheduler } = cluster.engine('p0').host
-  for (const promptTokenCount of [33, 30]) {
+  const held = [
+    [33, [1, 2, 3]],
+    [30, [1, 2]],
+  ] as const
+  for (const [promptTokenCount, blockIds] of held) {
     const request = {
       ...{ requestId: asRequestId(`n${promptTokenCount}`), promptTokenCount, finishReason: null },
       ...{ promptDigest: digestTokens([promptTokenCount]), computedTokenCount: promptTokenCount },
@@ -32,6 +39,14 @@ test('RT-13: N = 33 and 30 of 16 a block: all tokens, the blocks that hold them,
     expect(delayFree).toBe(true)
     expect(kvTransferParams).toMatchObject({ remote_num_tokens: promptTokenCount })
     expect(JSON.stringify(kvTransferParams)).not.toContain('block')
+    // Without a history there are no keys.
+    const entries = decodeMetadata(scheduler.buildConnectorMeta(step))
+    expect(entries.filter(({ kind }) => kind === 'register')).toMatchObject([
+      {
+        ...{ prompt: { tokenCount: promptTokenCount }, keys: new Uint8Array() },
+        blockIds: Uint32Array.from(blockIds),
+      },
+    ])
   }
 })
 
