@@ -78,7 +78,9 @@ async function vllm() {
   }
   const names = wish === 'all' ? [] : vllmScenarios
   const left =
-    names.length === 0 ? [] : ['real vLLM: push, killed hosts, two servers: `npm run test:vllm`']
+    names.length === 0
+      ? []
+      : ['real vLLM: push, xavier with its history, killed hosts, servers: `npm run test:vllm`']
   const args = [join(root, 'scripts', 'vllm-test.mjs'), '--no-setup', ...names]
   const { code, output } = await run(process.execPath, args, { cwd: root, env, tee: true })
   const result = resultOfVllm(code, output)
