@@ -14,6 +14,7 @@ import {
   sumOf,
   summaryOf,
 } from './gate-results.mjs'
+import { assertPlaced, runStages, stages } from './gate-stages.mjs'
 import { run } from './process.mjs'
 import { SetupError, root, runMain, setup, toolsPath } from './setup.mjs'
 
@@ -132,7 +133,11 @@ async function nativeNodeAsan() {
 
 const gates = {
   tidy: check(process.execPath, ['scripts/tidy.mjs']),
-  scripts: check(process.execPath, ['--test', 'scripts/gate-results.test.mjs']),
+  scripts: check(process.execPath, [
+    '--test',
+    'scripts/gate-results.test.mjs',
+    'scripts/gate-stages.test.mjs',
+  ]),
   'check-packages': check(process.execPath, ['scripts/check-packages.mjs']),
   format: check(bin('prettier'), ['--check', '--log-level', 'warn', '.']),
   'types-lint': check(process.execPath, ['scripts/lint.mjs']),
@@ -161,18 +166,7 @@ const gates = {
   vllm,
 }
 
-/**
- * Gates of one stage run at the same time, stages one after another: checks use one core each, and tests
- * that look at processes, deadlines or memory want the machine for themselves. Those of the addon take one
- * core, with and without a sanitizer; real vLLM one, beside the compilers of the C++ tests.
- */
-const stages = [
-  ['tidy', 'scripts', 'check-packages', 'format', 'types-lint', 'links', 'docs'],
-  ['unit'],
-  ['native-asan', 'native-tsan', 'vllm'],
-  ['native-node', 'native-node-asan'],
-  ['processes'],
-]
+assertPlaced(Object.keys(gates))
 
 async function runGate(name) {
   const start = process.hrtime.bigint()
@@ -207,12 +201,9 @@ async function main() {
     process.stdout.write(summaryOf({ passed: 0, failed, skipped: [] }))
     return 1
   }
-  const results = []
-  for (const stage of stages) {
-    const names = stage.filter((name) => !only || only.includes(name))
-    results.push(...(await Promise.all(names.map(runGate))))
-  }
-  const total = sumOf(results)
+  const isChosen = (name) => !only || only.includes(name)
+  const chosen = stages.map((lanes) => lanes.map((names) => names.filter(isChosen)))
+  const total = sumOf(await runStages(chosen, runGate))
   process.stdout.write(summaryOf(total))
   return total.failed.length === 0 ? 0 : 1
 }
