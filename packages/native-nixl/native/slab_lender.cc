@@ -94,7 +94,7 @@ SlabAnswer SlabLender::start(Slab& slab) {
   return started.ok() ? SlabAnswer::kNone : SlabAnswer::kFailed;
 }
 
-/** In one go: the GPU reads each piece of the list once, checks it, and moves what it says. */
+/** In one go: the GPU checks every piece of the list, then each again as it moves what it says. */
 SlabAnswer SlabLender::moveListed(Slab& slab) {
   const SlabMessage& message = slab.message;
   if (rangesVersion_ != ranges_.version()) {

@@ -93,10 +93,15 @@ Result SlabMover::moveListed(const SlabPart& part, uint64_t slab, bool isScatter
   arguments.listBytes = part.listBytes;
   arguments.runCount = part.runCount;
   arguments.isScatter = isScatter ? 1 : 0;
+  arguments.isCheck = 1;
   arguments.partBytes = kPartBytes;
   arguments.answer = answer;
+  const uint64_t pieces = part.listBytes / kSlabPieceBytes;
+  result = launchWide(*device_, *lane, CudaKernel::kMoveListed, warpBlocks(pieces / 32 + 1), &arguments);
+  if (!result.ok()) return result;
+  arguments.isCheck = 0;
   // At least one a piece, and one a part.
-  const uint64_t units = part.listBytes / kSlabPieceBytes + part.payloadBytes / kPartBytes + 1;
+  const uint64_t units = pieces + part.payloadBytes / kPartBytes + 1;
   result = launchWide(*device_, *lane, CudaKernel::kMoveListed, warpBlocks(units), &arguments);
   if (result.ok()) result = lane->mark();
   if (result.ok()) *job = std::move(lane);

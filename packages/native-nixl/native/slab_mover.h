@@ -38,9 +38,9 @@ class SlabMover {
   }
   /** What may be touched by `moveListed`. No such job may be under way. */
   Result setRanges(const std::vector<kernels::AddressRange>& ranges);
-  /** Moves a slab's payload to the pieces of its list, or from them: those that lie in the ranges. */
+  /** Moves a slab's payload to the pieces of its list, or from them: all, or none where one isn't in the ranges. */
   Result moveListed(const SlabPart& part, uint64_t slab, bool isScatter, SlabJob* job);
-  /** Of such a job, which is over: 0, or why not all was moved. */
+  /** Of such a job, which is over: 0, or why nothing was moved. */
   uint64_t answerOf(const SlabJob& job) const noexcept;
 
   /** Fetches bytes of a slab; `fetched` has them once the job is over. */

@@ -165,6 +165,42 @@ test('a piece that the peer has deregistered is moved neither way', async () => 
   expect(found.map((bytes, side) => Buffer.compare(bytes, before[side]!))).toEqual([0, 0])
 })
 
+test('one piece that the peer has deregistered: those beside it in the list are not moved either', async () => {
+  const shape = { regionCount: 1, sizeBytes: 512, gapBytes: 0, ids: [3, 1, 7] }
+  const { agent } = there
+  const gone = allocator.allocate({ sizeBytes: memoryBytes })
+  const region = await agent.registerRegion({
+    ...{ memory: gone, offsetBytes: 0, lengthBytes: memoryBytes },
+  })
+  const [layout] = layOut(shape)
+  const table = agent.declareBlockTable(
+    [there.region, region].map((each) => ({ region: each, ...layout! })),
+  )
+  const remote = here.agent.importBlockTable(peer, agent.exportBlockTable(table))
+  const local = here.agent.declareBlockTable(
+    layOut({ ...shape, regionCount: 2 }).map((each) => ({ region: here.region, ...each })),
+  )
+  agent.releaseBlockTable(table)
+  await agent.deregisterRegion(region)
+  const before = content(9)
+  here.memory.write(0, content(10))
+  there.memory.write(0, before)
+  const blockIds = Uint32Array.from(shape.ids)
+  const ended = new Promise<TransferCompletion>((resolve) => (ends = resolve))
+  here.agent.post([
+    {
+      ...{ direction: 'write', peer, path: 'slabs' },
+      local: { table: local, blockIds },
+      remote: { table: remote, blockIds },
+    },
+  ])
+  const completion = await ended
+  expect(completion).toMatchObject({ status: 'failed' })
+  const found = new Uint8Array(memoryBytes)
+  there.memory.read(0, found)
+  expect(Buffer.compare(found, before)).toBe(0)
+})
+
 test('slabs of a GPU put every byte where the stream says, and no other', async () => {
   let slabCount = 0
   await fc.assert(

@@ -82,7 +82,11 @@ struct AddressRange {
   uint64_t end;
 };
 
-/** What a list says of a slab's payload, done (`isScatter` 1: payload to pieces) where every piece lies in a range. */
+/**
+ * What a list says of a slab's payload, done (`isScatter` 1: payload to pieces) where every piece lies in a range. In two
+ * launches: the first (`isCheck` 1) moves nothing, the second nothing if the first has said in `answer` what is wrong.
+ * The borrower can write to the list all the while, so the second looks at each piece again.
+ */
 struct ListedArguments {
   const AddressRange* ranges;
   uint64_t rangeCount;
@@ -92,6 +96,7 @@ struct ListedArguments {
   uint64_t listBytes;
   uint64_t runCount;
   uint64_t isScatter;
+  uint64_t isCheck;
   uint64_t partBytes;
   /** Stays what it is unless something is wrong; page-locked memory of the host. */
   uint64_t* answer;

@@ -259,6 +259,7 @@ extern "C" __global__ void __launch_bounds__(256) kvferry_move_listed(const List
   const uint64_t warps = static_cast<uint64_t>(gridDim.x) * (blockDim.x / kWarp);
   const uint64_t first = static_cast<uint64_t>(blockIdx.x) * (blockDim.x / kWarp) + threadIdx.x / kWarp;
   const uint64_t lane = threadIdx.x % kWarp;
+  if (a.isCheck == 0 && readOnce(reinterpret_cast<uint64_t>(a.answer)) != 0) return;
   const uint64_t end = a.list + a.listBytes;
   uint64_t at = a.list;
   uint64_t payload = a.payload;
@@ -271,7 +272,11 @@ extern "C" __global__ void __launch_bounds__(256) kvferry_move_listed(const List
     if (bytes == 0 || count == 0 || count > (end - at) / 8 || bytes > left / count) {
       return fail(a, kListMalformed);
     }
-    const uint64_t parts = (bytes + a.partBytes - 1) / a.partBytes;
+    // A piece for each thread.
+    for (uint64_t index = first * kWarp + lane; a.isCheck != 0 && index < count; index += warps * kWarp) {
+      if (!isWithin(a, readOnce(at + index * 8), bytes)) fail(a, kListNotRegistered);
+    }
+    const uint64_t parts = a.isCheck != 0 ? 0 : (bytes + a.partBytes - 1) / a.partBytes;
     for (uint64_t unit = first; unit < count * parts; unit += warps) {
       const uint64_t index = unit / parts;
       const uint64_t address = readOnce(at + index * 8);
