@@ -170,6 +170,15 @@ describe('compare, used wrongly: exit 2 and one line', () => {
     expect(outcome.exitCode).toBe(2)
   })
 
+  it.each([
+    ['compare', 'pull,push'],
+    ['reuse', 'pull,xavier'],
+    ['load', 'pull,push,xavier,xavier:staging=snapshot'],
+  ])('%s runs what its checks and bars speak of, unless told otherwise', async (command, list) => {
+    const { stdout } = await runCommand([command, '--help'])
+    expect(stdout.replaceAll(/\s+/g, ' ')).toContain(`commas (default: "${list}")`)
+  })
+
   it('--help shows an example and exits 0', async () => {
     const outcome = await runCommand(['compare', '--help'])
     expect(outcome.stdout).toContain('Example:')

@@ -23,10 +23,13 @@ interface LoadFlags extends ExperimentFlags {
   readonly requests?: string
 }
 
+/** All that the bars compare: the baseline, what is judged, and the published text's own baseline. */
+const defaultConnectors = 'pull,push,xavier,xavier:staging=snapshot'
+
 const example = `
 Examples:
-  $ kvferry-bench load --connectors pull,push --json load.json
-  $ kvferry-bench load --preset full --connectors pull,push --html load.html
+  $ kvferry-bench load --json load.json
+  $ kvferry-bench load --preset full --connectors pull,xavier --html load.html
 
 Exit code: 0 all checks passed, 1 a check failed (failed request, wrong byte, texts that differ, tickets that don't
 add up, a cold arrival without decode beside it; in "full" also a missed bar or a point outside the overrun guard),
@@ -81,7 +84,11 @@ export function addLoadCommand(
   const command = program
     .command('load')
     .description('16 and 32 callers, then cold arrivals during background decode')
-    .option('--connectors <list>', 'what to run: NAME or NAME:key=value, with commas', 'pull,push')
+    .option(
+      '--connectors <list>',
+      'what to run: NAME or NAME:key=value, with commas',
+      defaultConnectors,
+    )
     .option('--preset <name>', 'quick, or full: the published 652 requests in 3 trials', 'quick')
     .option('--requests <n>', 'of each of the two phases with 16 and 32 callers')
     .option('--option <key=value>', 'option of all connectors, repeatable', collect, [])

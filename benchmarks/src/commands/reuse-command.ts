@@ -34,7 +34,7 @@ interface ReuseFlags extends ExperimentFlags {
 
 const example = `
 Examples:
-  $ kvferry-bench reuse --working-set hot --connectors pull,push --json hot.json
+  $ kvferry-bench reuse --working-set hot --connectors pull,xavier --json hot.json
   $ kvferry-bench reuse --working-set changing --preset full --html changing.html
 
 A connector that knows the options ${historyOptions.join(' and ')} has a history: it runs with a budget in the
@@ -113,7 +113,11 @@ export function addReuseCommand(
   const command = program
     .command('reuse')
     .description('documents that come back after the engines dropped their KV; with all controls')
-    .option('--connectors <list>', 'what to run: NAME or NAME:key=value, with commas', 'pull,push')
+    .option(
+      '--connectors <list>',
+      'what to run: NAME or NAME:key=value, with commas',
+      'pull,xavier',
+    )
     .option('--working-set <name>', 'hot, changing (negative control) or capacity-tier', 'hot')
     .option('--preset <name>', 'quick, full (3 trials, 204 revisits) or 8b (2 MiB blocks)', 'quick')
     .option('--concurrency <n>', 'callers within a step: 1, 4 or 16', '1')
