@@ -1,5 +1,11 @@
-import { expect, test } from 'vitest'
-import { describeCounterExample, explore, type Model } from '../src/testing/index.ts'
+import { describe, expect, test } from 'vitest'
+import {
+  describeCounterExample,
+  explore,
+  exploreWhole,
+  type Model,
+  type WholeExploration,
+} from '../src/testing/index.ts'
 
 interface Locks {
   readonly held: readonly (string | null)[]
@@ -69,6 +75,41 @@ test('a bound that is too small is told', () => {
   const order = [0, 1] as const
   const { isComplete } = explore(twoLocks([order, order]), { stateCountMax: 3 })
   expect(isComplete).toBe(false)
+})
+
+describe('a whole exploration', () => {
+  const inOrder = twoLocks([
+    [0, 1],
+    [0, 1],
+  ])
+  /** All that there is of it. */
+  const { stateCount, depth } = explore(inOrder, { stateCountMax: 1_000 })
+  const printed: string[] = []
+  const demands: WholeExploration = {
+    ...{ name: 'locks', stateCountMax: stateCount, stateCountMin: stateCount, depthMin: depth },
+    print: (line) => printed.push(line),
+  }
+
+  test('says its size, and answers what it found', () => {
+    printed.length = 0
+    expect(exploreWhole(inOrder, demands)).toEqual(explore(inOrder, { stateCountMax: 1_000 }))
+    expect(printed).toEqual([`locks: ${stateCount} states, ${depth} steps deep, 1 ends`])
+  })
+
+  const inAnyOrder = twoLocks([
+    [0, 1],
+    [1, 0],
+  ])
+  test.each<[string, Model<Locks>, Partial<WholeExploration>, string]>([
+    ['breaks a rule', inAnyOrder, {}, 'a rule is broken\n  1  0 takes left\n  2  1 takes right\n'],
+    ['is larger than its bound', inOrder, { stateCountMax: stateCount - 1 }, 'not seen whole'],
+    ['has too few states', inOrder, { stateCountMin: stateCount + 1 }, 'states, fewer than'],
+    ['is not deep enough', inOrder, { depthMin: depth + 1 }, 'steps deep, fewer than'],
+  ])('refuses a model that %s', (_, model, change, problem) => {
+    printed.length = 0
+    expect(() => exploreWhole(model, { ...demands, ...change })).toThrow(problem)
+    expect(printed).toHaveLength(1)
+  })
 })
 
 function fail(): never {
