@@ -1,8 +1,8 @@
 /**
  * Builds the native half: the addon, the fake NIXL and the fake CUDA driver, and the C++ tests. Plain Node, no dependencies and no
  * downloads: the compiler of the system, and the Node-API headers of two npm packages. Used by the
- * project's set-up, by tests, and by hand. Objects are keyed by a hash of everything that goes into them
- * (flags, compiler, source, the headers it included last time), so a second run takes milliseconds. Outputs appear by rename: whoever loads one never sees half of it.
+ * project's set-up, by tests, and by hand. What hasn't changed isn't compiled again (units.mjs), so a second run takes
+ * milliseconds. Outputs appear by rename: whoever loads one never sees half of it.
  *
  *   node native/build.mjs [--addon] [--addon-asan] [--fake] [--tests plain|asan|tsan [--run]] [--debug] [--each]
  *
@@ -10,21 +10,20 @@
  * runtime preloaded; its objects are those of the tests. `--each` compiles every file by itself, not in batches.
  */
 import { execFileSync, spawn } from 'node:child_process'
-import { createHash } from 'node:crypto'
-import {
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { availableParallelism } from 'node:os'
-import { basename, dirname, join, relative } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { batchesOf } from './batches.mjs'
+import {
+  compilerEnv,
+  compileUnits,
+  hashOf,
+  isCurrent,
+  keyOf,
+  runCompiler,
+  temporary,
+  unitsOf,
+} from './units.mjs'
 
 const nativeDir = dirname(fileURLToPath(import.meta.url))
 const buildDir = join(nativeDir, '..', 'build')
@@ -57,9 +56,6 @@ const addonDefines = [
   '-DNODE_ADDON_API_REQUIRE_BASIC_FINALIZERS',
   '-DNODE_GYP_MODULE_NAME=kvferry_nixl',
 ]
-
-/** A preloaded sanitizer is meant for Node: it would judge the compiler too. */
-const compilerEnv = { ...process.env, LD_PRELOAD: '' }
 
 /** The C++ compiler to use. Throws an Error that says what to install. */
 export function findCompiler() {
@@ -95,88 +91,18 @@ const sources = (folder) =>
         .map((file) => join(nativeDir, folder, file))
     : []
 
-/** What a compiler's dependency file (`-MMD`) says that an object was made from. */
-function parseDependencies(text) {
-  return text
-    .replaceAll('\\\n', ' ')
-    .replace(/^[^:]*:/, '')
-    .split(/\s+/)
-    .filter((path) => path !== '')
-}
-
-const hashOf = (...parts) => {
-  const hash = createHash('sha256')
-  for (const part of parts) hash.update(part).update('\0')
-  return hash.digest('hex')
-}
-
-function run(command, args) {
-  return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], env: compilerEnv })
-    const chunks = []
-    child.stdout.on('data', (chunk) => chunks.push(chunk))
-    child.stderr.on('data', (chunk) => chunks.push(chunk))
-    child.on('error', reject)
-    child.on('close', (code) => {
-      const text = Buffer.concat(chunks).toString()
-      if (code === 0) resolve(text)
-      else reject(new Error(`${command} ${args.join(' ')}\nended with ${code}:\n${text}`))
-    })
-  })
-}
-
-/** Runs `work` over `items`, `width` at a time. */
-async function inParallel(items, width, work) {
-  const queue = [...items]
-  const runner = async () => {
-    for (let item = queue.shift(); item !== undefined; item = queue.shift()) await work(item)
-  }
-  await Promise.all(Array.from({ length: width }, runner))
-}
-
-/** Hash of what an object was made from; null when that isn't known, or a file is gone. */
-function objectKey(file, dependencies, flagsHash) {
-  if (!existsSync(dependencies)) return null
-  const inputs = parseDependencies(readFileSync(dependencies, 'utf8'))
-  if (!inputs.every((path) => existsSync(path))) return null
-  return hashOf(flagsHash, file, ...inputs.map((path) => readFileSync(path)))
-}
-
-/** What is compiled for a group, a folder's sources with the same flags; targets may share a group. */
-function unitsOf({ name, files, flags }, compiler, isEach) {
-  const objectDir = join(buildDir, 'objects', name)
-  mkdirSync(objectDir, { recursive: true })
-  const flagsHash = hashOf(compiler.command, compiler.version, ...flags)
-  return (isEach ? files : batchesOf(files, objectDir)).map((file) => {
-    const stem = join(objectDir, basename(file))
-    const [object, dependencies, stamp] = ['.o', '.d', '.stamp'].map((end) => `${stem}${end}`)
-    return { file, flags, flagsHash, object, dependencies, stamp }
-  })
-}
-
 /** Compiles what changed and links. Answers true if the output is new. */
 async function buildTarget({ output, groups, linkFlags, compiler, isEach }) {
   mkdirSync(dirname(output), { recursive: true })
-  const units = groups.flatMap((group) => unitsOf(group, compiler, isEach))
-  const keyOf = ({ file, dependencies, flagsHash }) => objectKey(file, dependencies, flagsHash)
-  const isCurrent = (path, stamp, key) =>
-    key !== null && existsSync(path) && existsSync(stamp) && readFileSync(stamp, 'utf8') === key
-
-  const temporary = (path) => `${path}.${process.pid}`
-  const stale = units.filter((unit) => !isCurrent(unit.object, unit.stamp, keyOf(unit)))
-  await inParallel(stale, Math.min(2, availableParallelism()), async (unit) => {
-    const { file, flags, object, dependencies } = unit
-    const outputFlags = ['-MMD', '-MF', temporary(dependencies), '-o', temporary(object)]
-    await run(compiler.command, [...flags, '-c', file, ...outputFlags])
-    renameSync(temporary(dependencies), dependencies)
-    renameSync(temporary(object), object)
-    writeFileSync(unit.stamp, keyOf(unit))
-  })
-  const linkKey = hashOf(...linkFlags, ...units.map((unit) => keyOf(unit)))
+  const units = groups.flatMap(({ name, files, flags }) =>
+    unitsOf({ files, flags, folder: join(buildDir, 'objects', name), compiler, isEach }),
+  )
+  await compileUnits(units, compiler)
+  const linkKey = hashOf(...linkFlags, ...units.map(keyOf))
   const stamp = `${output}.stamp`
   if (isCurrent(output, stamp, linkKey)) return false
   const inputs = units.map(({ object }) => object)
-  await run(compiler.command, [...inputs, '-o', temporary(output), ...linkFlags])
+  await runCompiler(compiler.command, [...inputs, '-o', temporary(output), ...linkFlags])
   renameSync(temporary(output), output)
   writeFileSync(stamp, linkKey)
   return true
