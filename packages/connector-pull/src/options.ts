@@ -3,13 +3,7 @@
  * nearest one that does, or our name for a setting of vLLM's). Checked once, when the engine starts.
  */
 import { limits } from '@kvferry/connector-api'
-import {
-  choiceOption,
-  flagOption,
-  integerOption,
-  invalidOption,
-  refuseUnknownOptions,
-} from '@kvferry/connector-api/protocol'
+import { readOptions } from '@kvferry/connector-api/protocol'
 import { pullLimits } from './limits.ts'
 
 export interface PullOptions {
@@ -29,18 +23,10 @@ export interface PullOptions {
   readonly decoderBlocksTtlMs: number
 }
 
-const knownKeys = [
-  'posting',
-  'leaseDurationMs',
-  'transferDeadlineMs',
-  'handshakeTimeoutMs',
-  'recomputeThreshold',
-  'bidirectional',
-  'decoderBlocksTtlMs',
-] as const satisfies readonly (keyof PullOptions)[]
-
 /** A lease must be long beside the margin that its reader keeps. */
 const leaseDurationMsMin = 10 * limits.leaseSafetyMarginMs
+
+const hourMs = 3_600_000
 
 /** vLLM's `kv_connector_extra_config` keys that pull has under another name. */
 const foreignNames: ReadonlyMap<string, string> = new Map([
@@ -50,41 +36,37 @@ const foreignNames: ReadonlyMap<string, string> = new Map([
   ['decoder_kv_blocks_ttl', 'decoderBlocksTtlMs'],
 ])
 
-/** @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy. */
+/** @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy of everything that is wrong. */
 export function parsePullOptions(options: Readonly<Record<string, unknown>>): PullOptions {
-  refuseUnknownOptions(options, knownKeys, foreignNames)
-  const leaseDurationMs = integerOption(options, 'leaseDurationMs', limits.leaseDurationMs, {
-    min: leaseDurationMsMin,
-    max: 3_600_000,
-  })
-  const transferDeadlineMs = integerOption(
-    options,
-    'transferDeadlineMs',
-    Math.min(limits.transferDeadlineMs, leaseDurationMs),
-    { min: 1, max: 3_600_000 },
-  )
-  if (transferDeadlineMs > leaseDurationMs) {
-    throw invalidOption(
+  return readOptions<PullOptions>(options, foreignNames, (fields) => {
+    const leaseRange = { min: leaseDurationMsMin, max: hourMs }
+    const leaseDurationMs = fields.integer('leaseDurationMs', limits.leaseDurationMs, leaseRange)
+    const transferDeadlineMs = fields.integer(
       'transferDeadlineMs',
-      transferDeadlineMs,
-      `at most leaseDurationMs (${leaseDurationMs})`,
+      Math.min(limits.transferDeadlineMs, leaseDurationMs),
+      { min: 1, max: hourMs },
     )
-  }
-  return {
-    posting: choiceOption(options, 'posting', ['background', 'inline']),
-    leaseDurationMs,
-    transferDeadlineMs,
-    handshakeTimeoutMs: integerOption(options, 'handshakeTimeoutMs', limits.handshakeTimeoutMs, {
-      min: 1,
-      max: 600_000,
-    }),
-    recomputeThreshold: integerOption(options, 'recomputeThreshold', 0, { min: 0, max: 1_048_576 }),
-    bidirectional: flagOption(options, 'bidirectional'),
-    decoderBlocksTtlMs: integerOption(
-      options,
-      'decoderBlocksTtlMs',
-      pullLimits.decoderBlocksTtlMs,
-      { min: leaseDurationMsMin, max: 3_600_000 },
-    ),
-  }
+    fields.rule({
+      field: 'transferDeadlineMs',
+      beside: 'leaseDurationMs',
+      holds: transferDeadlineMs <= leaseDurationMs,
+      remedy: `use at most leaseDurationMs (${leaseDurationMs})`,
+    })
+    return {
+      posting: fields.choice('posting', ['background', 'inline']),
+      leaseDurationMs,
+      transferDeadlineMs,
+      handshakeTimeoutMs: fields.integer('handshakeTimeoutMs', limits.handshakeTimeoutMs, {
+        min: 1,
+        max: 600_000,
+      }),
+      recomputeThreshold: fields.integer('recomputeThreshold', 0, { min: 0, max: 1_048_576 }),
+      bidirectional: fields.flag('bidirectional'),
+      decoderBlocksTtlMs: fields.integer(
+        'decoderBlocksTtlMs',
+        pullLimits.decoderBlocksTtlMs,
+        leaseRange,
+      ),
+    }
+  })
 }

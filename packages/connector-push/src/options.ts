@@ -3,12 +3,7 @@
  * once, when the engine starts.
  */
 import { limits } from '@kvferry/connector-api'
-import {
-  flagOption,
-  integerOption,
-  invalidOption,
-  refuseUnknownOptions,
-} from '@kvferry/connector-api/protocol'
+import { readOptions } from '@kvferry/connector-api/protocol'
 import { pushLimits } from './limits.ts'
 
 export interface PushOptions {
@@ -26,15 +21,6 @@ export interface PushOptions {
   readonly recomputeThreshold: number
 }
 
-const knownKeys = [
-  'progressive',
-  'leaseDurationMs',
-  'transferDeadlineMs',
-  'handshakeTimeoutMs',
-  'registrationTimeoutMs',
-  'recomputeThreshold',
-] as const satisfies readonly (keyof PushOptions)[]
-
 /** What vLLM calls them in `kv_connector_extra_config`. */
 const foreignNames: ReadonlyMap<string, string> = new Map([
   ['kv_lease_duration', 'leaseDurationMs'],
@@ -44,37 +30,38 @@ const foreignNames: ReadonlyMap<string, string> = new Map([
 
 const hourMs = 3_600_000
 
-/** @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy. */
+/** @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy of everything that is wrong. */
 export function parsePushOptions(options: Readonly<Record<string, unknown>>): PushOptions {
-  refuseUnknownOptions(options, knownKeys, foreignNames)
-  const leaseDurationMs = integerOption(options, 'leaseDurationMs', limits.leaseDurationMs, {
-    min: 10 * limits.leaseSafetyMarginMs,
-    max: hourMs,
-  })
-  const transferDeadlineMs = integerOption(
-    options,
-    'transferDeadlineMs',
-    Math.min(limits.transferDeadlineMs, leaseDurationMs),
-    { min: 1, max: hourMs },
-  )
-  if (transferDeadlineMs > leaseDurationMs) {
-    const remedy = `at most leaseDurationMs (${leaseDurationMs})`
-    throw invalidOption('transferDeadlineMs', transferDeadlineMs, remedy)
-  }
-  return {
-    progressive: flagOption(options, 'progressive'),
-    leaseDurationMs,
-    transferDeadlineMs,
-    handshakeTimeoutMs: integerOption(options, 'handshakeTimeoutMs', limits.handshakeTimeoutMs, {
-      min: 1,
-      max: 600_000,
-    }),
-    registrationTimeoutMs: integerOption(
-      options,
-      'registrationTimeoutMs',
-      pushLimits.registrationTimeoutMs,
+  return readOptions<PushOptions>(options, foreignNames, (fields) => {
+    const leaseDurationMs = fields.integer('leaseDurationMs', limits.leaseDurationMs, {
+      min: 10 * limits.leaseSafetyMarginMs,
+      max: hourMs,
+    })
+    const transferDeadlineMs = fields.integer(
+      'transferDeadlineMs',
+      Math.min(limits.transferDeadlineMs, leaseDurationMs),
       { min: 1, max: hourMs },
-    ),
-    recomputeThreshold: integerOption(options, 'recomputeThreshold', 0, { min: 0, max: 1_048_576 }),
-  }
+    )
+    fields.rule({
+      field: 'transferDeadlineMs',
+      beside: 'leaseDurationMs',
+      holds: transferDeadlineMs <= leaseDurationMs,
+      remedy: `use at most leaseDurationMs (${leaseDurationMs})`,
+    })
+    return {
+      progressive: fields.flag('progressive'),
+      leaseDurationMs,
+      transferDeadlineMs,
+      handshakeTimeoutMs: fields.integer('handshakeTimeoutMs', limits.handshakeTimeoutMs, {
+        min: 1,
+        max: 600_000,
+      }),
+      registrationTimeoutMs: fields.integer(
+        'registrationTimeoutMs',
+        pushLimits.registrationTimeoutMs,
+        { min: 1, max: hourMs },
+      ),
+      recomputeThreshold: fields.integer('recomputeThreshold', 0, { min: 0, max: 1_048_576 }),
+    }
+  })
 }

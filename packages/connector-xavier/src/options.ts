@@ -3,12 +3,7 @@
  * once, when the engine starts.
  */
 import { historyPolicyNames, limits, type HistoryPolicyName } from '@kvferry/connector-api'
-import {
-  choiceOption,
-  integerOption,
-  invalidOption,
-  refuseUnknownOptions,
-} from '@kvferry/connector-api/protocol'
+import { readOptions } from '@kvferry/connector-api/protocol'
 import { xavierLimits } from './limits.ts'
 
 export interface XavierOptions {
@@ -37,19 +32,6 @@ export interface XavierOptions {
   readonly historyPolicy: HistoryPolicyName
 }
 
-const knownKeys = [
-  'staging',
-  'unclaimedTicketMs',
-  'claimedTicketMs',
-  'transferDeadlineMs',
-  'handshakeTimeoutMs',
-  'loadTimeoutMs',
-  'recomputeThreshold',
-  'gpuCacheBytes',
-  'hostBlockCount',
-  'historyPolicy',
-] as const satisfies readonly (keyof XavierOptions)[]
-
 /** vLLM's settings of the same meaning. */
 const foreignNames: ReadonlyMap<string, string> = new Map([
   ['kv_lease_duration', 'unclaimedTicketMs'],
@@ -60,36 +42,34 @@ const foreignNames: ReadonlyMap<string, string> = new Map([
 
 const hourMs = 3_600_000
 
-/** @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy. */
+/** @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy of everything that is wrong. */
 export function parseXavierOptions(options: Readonly<Record<string, unknown>>): XavierOptions {
-  refuseUnknownOptions(options, knownKeys, foreignNames)
-  const whole = (
-    field: Exclude<(typeof knownKeys)[number], 'staging'>,
-    fallback: number,
-    min = 1,
-    max = hourMs,
-  ) => integerOption(options, field, fallback, { min, max })
-  const unclaimedTicketMs = whole('unclaimedTicketMs', xavierLimits.unclaimedTicketMs, 1_000)
-  const claimedTicketMs = whole(
-    'claimedTicketMs',
-    Math.max(xavierLimits.claimedTicketMs, unclaimedTicketMs),
-    1_000,
-  )
-  if (claimedTicketMs < unclaimedTicketMs) {
-    const remedy = `at least unclaimedTicketMs (${unclaimedTicketMs})`
-    throw invalidOption('claimedTicketMs', claimedTicketMs, remedy)
-  }
-  return {
-    staging: choiceOption(options, 'staging', ['direct', 'snapshot']),
-    unclaimedTicketMs,
-    claimedTicketMs,
-    transferDeadlineMs: whole('transferDeadlineMs', limits.transferDeadlineMs),
-    handshakeTimeoutMs: whole('handshakeTimeoutMs', limits.handshakeTimeoutMs, 1, 600_000),
-    loadTimeoutMs: whole('loadTimeoutMs', xavierLimits.loadTimeoutMs),
-    recomputeThreshold: whole('recomputeThreshold', 0, 0, 1_048_576),
-    gpuCacheBytes: whole('gpuCacheBytes', xavierLimits.gpuCacheBytes, 0, Number.MAX_SAFE_INTEGER),
-    hostBlockCount:
-      (options['hostBlockCount'] ?? null) === null ? null : whole('hostBlockCount', 0, 0, 2 ** 32),
-    historyPolicy: choiceOption(options, 'historyPolicy', historyPolicyNames),
-  }
+  return readOptions<XavierOptions>(options, foreignNames, (fields) => {
+    const whole = (field: keyof XavierOptions, fallback: number, min = 1, max = hourMs) =>
+      fields.integer(field, fallback, { min, max })
+    const unclaimedTicketMs = whole('unclaimedTicketMs', xavierLimits.unclaimedTicketMs, 1_000)
+    const claimedTicketMs = whole(
+      'claimedTicketMs',
+      Math.max(xavierLimits.claimedTicketMs, unclaimedTicketMs),
+      1_000,
+    )
+    fields.rule({
+      field: 'claimedTicketMs',
+      beside: 'unclaimedTicketMs',
+      holds: claimedTicketMs >= unclaimedTicketMs,
+      remedy: `use at least unclaimedTicketMs (${unclaimedTicketMs})`,
+    })
+    return {
+      staging: fields.choice('staging', ['direct', 'snapshot']),
+      unclaimedTicketMs,
+      claimedTicketMs,
+      transferDeadlineMs: whole('transferDeadlineMs', limits.transferDeadlineMs),
+      handshakeTimeoutMs: whole('handshakeTimeoutMs', limits.handshakeTimeoutMs, 1, 600_000),
+      loadTimeoutMs: whole('loadTimeoutMs', xavierLimits.loadTimeoutMs),
+      recomputeThreshold: whole('recomputeThreshold', 0, 0, 1_048_576),
+      gpuCacheBytes: whole('gpuCacheBytes', xavierLimits.gpuCacheBytes, 0, Number.MAX_SAFE_INTEGER),
+      hostBlockCount: fields.integerOrNull('hostBlockCount', { min: 0, max: 2 ** 32 }),
+      historyPolicy: fields.choice('historyPolicy', historyPolicyNames),
+    }
+  })
 }
