@@ -93,3 +93,14 @@ it('load over tickets that were lost, and expired', async () => {
   expect(stderr).toMatch(/keeper: 1 tickets expired/)
   expect(exitCode).toBe(1)
 })
+
+it.each([
+  [['--num-blocks', '63'], /--num-blocks 63: use a number from 64 to 1048576 \(blocks of 16/],
+  [['--model', 'huge'], /--model, --kv-scale: model/],
+  [['--requests', '0'], /--requests 0: use a number from 1/],
+])('load used wrongly: %j', async (args, text) => {
+  const { exitCode, stderr } = await load(['--connectors', fakeConnector, ...args])
+  expect(stderr).toMatch(text)
+  expect(stderr.trimEnd().split('\n')).toHaveLength(1)
+  expect(exitCode).toBe(2)
+})

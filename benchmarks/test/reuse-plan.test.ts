@@ -1,15 +1,17 @@
 /** The published protocols, their sizes, and which runs a list of connectors becomes. */
 import { describe, expect, it } from 'vitest'
 import { historyLimits } from '@kvferry/kv-history'
+import { blockCountsFor } from '../src/commands/engine-flags.ts'
 import type { Configuration } from '../src/compare/configuration.ts'
 import { plannedRequests } from '../src/experiments/experiment-trial.ts'
 import { clearlyFewerShare } from '../src/reuse/counter-checks.ts'
-import { reuseGeometry } from '../src/reuse/geometry.ts'
+import { blockCountMax, documentTokensOf, reuseGeometry } from '../src/reuse/geometry.ts'
 import {
   createDocument,
   planReuse,
   pressureCount,
   targetCount,
+  workingSets,
   type WorkingSet,
 } from '../src/reuse/plan.ts'
 import { reuseEngine, reusePresets, type ReusePreset } from '../src/reuse/presets.ts'
@@ -196,6 +198,40 @@ describe('the sizes', () => {
       // Why the host's default isn't used: it takes the whole set.
       const whole = await replayHot(engine.blockCount, preset)
       expect(whole).toMatchObject({ hits: whole.revisited, deviceHits: 0 })
+    },
+  )
+
+  const everyCase = Object.values(reusePresets).flatMap((preset: ReusePreset) =>
+    workingSets.map((set) => [preset.name, set, preset] as const),
+  )
+
+  it.each(everyCase)('of %s, %s: grow until documents are too long', (_name, set, preset) => {
+    const engine = reuseEngine(preset, set)
+    const longest = (blockCount: number): number =>
+      documentTokensOf(reuseGeometry({ ...engine, blockCount }), set) + preset.outputTokens
+    const most = blockCountMax(engine, set, preset.outputTokens)
+    expect(longest(most)).toBeLessThanOrEqual(engine.maxModelLen)
+    expect(longest(most + 1)).toBeGreaterThan(engine.maxModelLen)
+    expect(engine.blockCount).toBeLessThanOrEqual(most)
+  })
+
+  it.each(everyCase)(
+    'of %s, %s: the smallest engine has documents with room for the longest names',
+    (_name, workingSet, preset) => {
+      const engine = reuseEngine(preset, workingSet)
+      const { min } = blockCountsFor(engine)
+      expect(min).toBeLessThanOrEqual(engine.blockCount)
+      const { blockTokens } = engine
+      const documentTokens = documentTokensOf(
+        reuseGeometry({ ...engine, blockCount: min }),
+        workingSet,
+      )
+      const plan = planReuse({
+        ...{ workingSet, documentTokens, blockTokens, concurrency: 1, outputTokens: 1 },
+        ...{ cycles: 1_000, settlingCycles: 10, seed: Number.MAX_SAFE_INTEGER },
+      })
+      const [{ requests } = { requests: [] }] = plan.steps
+      expect(requests[0]?.prompt).toHaveLength(documentTokens)
     },
   )
 

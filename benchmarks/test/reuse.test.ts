@@ -199,10 +199,13 @@ describe('reuse used wrongly', () => {
     [['--concurrency', '3'], /--concurrency 3/],
     [['--cycles', '0'], /--cycles 0/],
     [['--model', 'huge'], /model/],
-    [['--num-blocks', '8'], /--num-blocks 8/],
+    [['--kv-scale', '3'], /--kv-scale: kvScale.* use a power of two/],
+    [['--num-blocks', '128'], /--num-blocks 128: use a number from 256 to 1046 \(blocks of 16/],
+    [['--num-blocks', '1047'], /--num-blocks 1047: use a number from 256 to 1046/],
   ])('%j', async (args, text) => {
     const { exitCode, stderr } = await reuse(['--connectors', fakeConnector, ...args])
     expect(exitCode).toBe(2)
     expect(stderr).toMatch(text)
+    expect(stderr.trimEnd().split('\n')).toHaveLength(1)
   })
 })

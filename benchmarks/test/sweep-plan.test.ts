@@ -154,6 +154,8 @@ describe('sweep flags', () => {
     [{ inputLens: '1m' }, /--input-lens 1m/],
     [{ inputLens: '2k' }, /2064 tokens with the output exceed --max-model-len 1024/],
     [{ numBlocks: '8' }, /--num-blocks 8: blocks of 16 tokens hold 128/],
+    [{ blockSize: '2048' }, /--block-size 2048: use a number from 1 to 1024/],
+    [{ maxNumSeqs: '2000' }, /--max-num-seqs 2000: use a number from 1 to 1024/],
     [{ url: ['http://x'] }, /--url http:\/\/x: write LABEL=URL/],
     [{ url: ['a=ftp://x'] }, /--url a=ftp/],
     [{ iterations: '0' }, /--iterations 0/],

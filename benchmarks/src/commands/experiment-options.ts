@@ -1,18 +1,17 @@
 /**
  * Flags that `reuse` and `load` share, turned into checked values. Pure; says what is wrong in one line.
  */
-import { ConnectorError } from '@kvferry/connector-api'
 import type { ConnectorChoice, ConfigurationRequest } from '../compare/configuration.ts'
 import type { EngineShape } from '../compare/presets.ts'
-import { blockSizeBytes } from '../experiments/budget.ts'
-import { UsageError } from '../usage-error.ts'
 import { parseConnectorList } from './connector-list.ts'
+import { assertModel, engineRanges } from './engine-flags.ts'
 import {
   integerBetween,
   numberBetween,
   oneOf,
   parseConnectorOptions,
   parseDevices,
+  type Range,
 } from './flag-values.ts'
 import type { MeasuredRequest } from './measured-command.ts'
 
@@ -67,27 +66,34 @@ export function parseExperimentFlags(flags: ExperimentFlags): ExperimentRequest 
   }
 }
 
-/** The preset's engine with what the flags say instead; its scale is its model's. @throws UsageError. */
-export function parseShape(flags: ExperimentFlags, preset: EngineShape): EngineShape {
+/**
+ * The preset's engine with what the flags say instead; its scale is its model's. `blockCounts`: with which it serves
+ * the experiment's requests.
+ * @throws UsageError.
+ */
+export function parseShape(
+  flags: ExperimentFlags,
+  preset: EngineShape,
+  blockCounts: Range,
+): EngineShape {
   const { model, kvScale, timeScale, numBlocks } = flags
   const isOther = model !== undefined && model !== preset.model
-  const whole = (flag: string, text: string | undefined, min: number, otherwise: number): number =>
-    text === undefined ? otherwise : integerBetween(flag, text, { min, max: 1_048_576 })
+  const whole = (
+    flag: string,
+    text: string | undefined,
+    range: Range,
+    otherwise: number,
+  ): number => (text === undefined ? otherwise : integerBetween(flag, text, range))
   const shape: EngineShape = {
     ...preset,
     model: model ?? preset.model,
-    kvScale: whole('kv-scale', kvScale, 1, isOther ? 1 : preset.kvScale),
+    kvScale: whole('kv-scale', kvScale, engineRanges['kv-scale'], isOther ? 1 : preset.kvScale),
     timeScale:
       timeScale === undefined
         ? preset.timeScale
-        : numberBetween('time-scale', timeScale, { min: 0.01, max: 1_000 }),
-    blockCount: whole('num-blocks', numBlocks, 64, preset.blockCount),
+        : numberBetween('time-scale', timeScale, engineRanges['time-scale']),
+    blockCount: whole('num-blocks', numBlocks, blockCounts, preset.blockCount),
   }
-  try {
-    blockSizeBytes(shape)
-  } catch (error) {
-    if (!ConnectorError.isInstance(error)) throw error
-    throw new UsageError(`${error.code}: ${error.message}`)
-  }
+  assertModel(shape)
   return shape
 }

@@ -7,6 +7,8 @@ import { UsageError } from '../usage-error.ts'
 export interface Range {
   readonly min: number
   readonly max: number
+  /** Where the numbers don't say it themselves. */
+  readonly why?: string
 }
 
 /** @throws UsageError, like everything here. */
@@ -29,7 +31,9 @@ export function numberBetween(flag: string, text: string, range: Range): number 
   if (text.trim() !== '' && Number.isFinite(value) && value >= range.min && value <= range.max) {
     return value
   }
-  throw new UsageError(`--${flag} ${text}: use a number from ${range.min} to ${range.max}`)
+  const { min, max, why } = range
+  const reason = why === undefined ? '' : ` (${why})`
+  throw new UsageError(`--${flag} ${text}: use a number from ${min} to ${max}${reason}`)
 }
 
 export function integerBetween(flag: string, text: string, range: Range): number {

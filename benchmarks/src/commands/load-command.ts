@@ -9,6 +9,7 @@ import { runLoad } from '../load/run-load.ts'
 import { loadRuns, type LoadChoice } from '../load/runs-of.ts'
 import { renderLoad } from '../load/table.ts'
 import type { CommandIo } from '../main.ts'
+import { blockCountsFor } from './engine-flags.ts'
 import {
   parseExperimentFlags,
   parseShape,
@@ -52,7 +53,8 @@ function presetOf(flags: LoadFlags): LoadPreset {
     flags.requests === undefined
       ? plan.requestCount
       : integerBetween('requests', flags.requests, { min: 1, max: limits.requestsMax })
-  return { ...rest, plan: { ...plan, requestCount }, engine: parseShape(flags, engine) }
+  const shape = parseShape(flags, engine, blockCountsFor(engine))
+  return { ...rest, plan: { ...plan, requestCount }, engine: shape }
 }
 
 async function load(flags: LoadFlags, io: CommandIo): Promise<number> {

@@ -3,8 +3,9 @@
  */
 import type { Command } from 'commander'
 import { traitsOf } from '../compare/configuration.ts'
+import type { EngineShape } from '../compare/presets.ts'
 import type { CommandIo } from '../main.ts'
-import { reuseGeometry } from '../reuse/geometry.ts'
+import { blockCountMax, reuseGeometry } from '../reuse/geometry.ts'
 import { workingSets, type WorkingSet } from '../reuse/plan.ts'
 import {
   reuseEngine,
@@ -15,6 +16,7 @@ import {
 import { runReuse } from '../reuse/run-reuse.ts'
 import { historyOptions, reuseRuns, type ReuseChoice } from '../reuse/runs-of.ts'
 import { renderReuse } from '../reuse/table.ts'
+import { blockCountsFor } from './engine-flags.ts'
 import {
   parseExperimentFlags,
   parseShape,
@@ -59,13 +61,24 @@ function cyclesOf(flags: ReuseFlags, preset: ReusePreset, workingSet: WorkingSet
   return integerBetween('cycles', cycles, { min: 1, max: 1_000 })
 }
 
+/** Documents grow with the engine's blocks, and must be no longer than its longest sequence. */
+function shapeOf(flags: ReuseFlags, preset: ReusePreset, workingSet: WorkingSet): EngineShape {
+  const engine = reuseEngine(preset, workingSet)
+  const { min, why } = blockCountsFor(engine)
+  return parseShape(flags, engine, {
+    min,
+    max: blockCountMax(engine, workingSet, preset.outputTokens),
+    why: `${why}, and documents, which grow with their number, are no longer`,
+  })
+}
+
 async function reuse(flags: ReuseFlags, io: CommandIo): Promise<number> {
   const request = parseExperimentFlags(flags)
   const workingSet = oneOf('working-set', flags.workingSet, workingSets)
   const named = reusePresets[
     oneOf('preset', flags.preset, Object.keys(reusePresets) as ReusePresetName[])
   ] as ReusePreset
-  const engine = parseShape(flags, reuseEngine(named, workingSet))
+  const engine = shapeOf(flags, named, workingSet)
   const cycles = cyclesOf(flags, named, workingSet)
   const concurrency = Number(oneOf('concurrency', flags.concurrency, ['1', '4', '16']))
   const withControls = oneOf('controls', flags.controls, ['all', 'none']) === 'all'

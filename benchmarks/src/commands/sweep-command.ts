@@ -5,7 +5,6 @@
 import { mkdirSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import type { Command } from 'commander'
-import { ConnectorError } from '@kvferry/connector-api'
 import { createSystemClock } from '@kvferry/runtime'
 import { resolveAgent, type ChosenAgent } from '../compare/agent-choice.ts'
 import { headline } from '../compare/table.ts'
@@ -22,6 +21,7 @@ import { renderSummary, summaryOf } from '../sweep/summary.ts'
 import { urlCluster } from '../sweep/url-cluster.ts'
 import { judgeSweep } from '../sweep/verdict.ts'
 import { UsageError } from '../usage-error.ts'
+import { assertModel } from './engine-flags.ts'
 import { clusterMaker, collect, configurationsOf } from './shared.ts'
 import { parseSweepFlags, type SweepFlags, type SweepRequest } from './sweep-options.ts'
 
@@ -86,17 +86,9 @@ function conditionsFor(
 }
 
 /** Before anything is started, not once in each run. @throws UsageError. */
-async function checkEngine({ preset, engineBin }: SweepRequest): Promise<void> {
+function checkEngine({ preset, engineBin }: SweepRequest): void {
   // Another build's engine may know other models.
-  if (engineBin !== null) return
-  const { resolveModel } = await import('@kvferry/reference-engine')
-  const { model, kvScale } = preset.engine
-  try {
-    resolveModel(model, kvScale)
-  } catch (error) {
-    if (!ConnectorError.isInstance(error)) throw error
-    throw new UsageError(`--model, --kv-scale: ${error.message}`)
-  }
+  if (engineBin === null) assertModel(preset.engine)
 }
 
 function makeDirectory(flag: string, path: string): void {
@@ -138,7 +130,7 @@ async function sweep(flags: SweepFlags, io: CommandIo): Promise<number> {
   const request = parseSweepFlags(flags)
   if (request.json !== null) assertWritable('json', request.json)
   if (request.html !== null) assertWritable('html', request.html)
-  if (request.connectors.length > 0) await checkEngine(request)
+  if (request.connectors.length > 0) checkEngine(request)
   const targets = await targetsOf(request)
   const hasEngines = targets.some(({ configuration }) => configuration !== null)
   const chosen = hasEngines

@@ -10,6 +10,7 @@ import type { Devices } from '../compare/process-cluster.ts'
 import { UsageError } from '../usage-error.ts'
 import { parseHooks } from './compare-options.ts'
 import { parseConnectorList } from './connector-list.ts'
+import { engineRanges } from './engine-flags.ts'
 import {
   integerBetween,
   numberBetween,
@@ -115,20 +116,21 @@ function parseGrid(flags: SweepFlags, grid: Grid): Grid {
 }
 
 type Counted = 'kvScale' | 'blockSize' | 'numBlocks' | 'maxNumSeqs' | 'maxModelLen'
-const flagNames: Readonly<Record<Counted, string>> = {
+const flagNames = {
   kvScale: 'kv-scale',
   blockSize: 'block-size',
   numBlocks: 'num-blocks',
   maxNumSeqs: 'max-num-seqs',
   maxModelLen: 'max-model-len',
-}
+} as const satisfies Readonly<Record<Counted, keyof typeof engineRanges>>
 
-/** What the engine itself checks (names of models, scales) is left to it. */
+/** Whether the model exists, and can be scaled so, is judged where an engine is to be started. */
 function parseEngine(flags: SweepFlags, engine: EngineShape): EngineShape {
   const counted = (key: Counted, preset: number): number => {
     const text = flags[key]
     if (text === undefined) return preset
-    return integerBetween(flagNames[key], text, { min: 1, max: 1_048_576 })
+    const flag = flagNames[key]
+    return integerBetween(flag, text, engineRanges[flag])
   }
   const { timeScale } = flags
   return {
@@ -138,7 +140,7 @@ function parseEngine(flags: SweepFlags, engine: EngineShape): EngineShape {
     timeScale:
       timeScale === undefined
         ? engine.timeScale
-        : numberBetween('time-scale', timeScale, { min: 0.01, max: 1_000 }),
+        : numberBetween('time-scale', timeScale, engineRanges['time-scale']),
     blockTokens: counted('blockSize', engine.blockTokens),
     blockCount: counted('numBlocks', engine.blockCount),
     maxNumSeqs: counted('maxNumSeqs', engine.maxNumSeqs),

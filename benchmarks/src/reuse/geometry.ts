@@ -5,6 +5,7 @@
  */
 import type { EngineShape } from '../compare/presets.ts'
 import { blockSizeBytes } from '../experiments/budget.ts'
+import type { WorkingSet } from './plan.ts'
 
 /** As published; only their ratios to the engine's blocks are used. */
 const published = {
@@ -20,6 +21,7 @@ const published = {
 } as const
 
 export interface ReuseGeometry {
+  /** Of each working set but the capacity tier's. */
   readonly documentTokens: number
   /** Blocks of the device history; the host history has as many as the engine, but for the hot set. */
   readonly historyBlocks: number
@@ -55,4 +57,29 @@ export function reuseGeometry(shape: EngineShape): ReuseGeometry {
     tierDocumentTokens: Math.floor(published.tierDocumentBlocks * ratio * blockTokens),
     tierBudgetBytes: published.tierBudgetBlocks * sizeBytes,
   }
+}
+
+/** Tokens of a document for each block of the engine. */
+function growth(workingSet: WorkingSet, blockTokens: number): number {
+  const documentBlocks =
+    workingSet === 'capacity-tier'
+      ? published.tierDocumentBlocks
+      : published.documentTokens / published.blockTokens
+  return (documentBlocks * blockTokens) / published.engineBlocks
+}
+
+export const documentTokensOf = (
+  { documentTokens, tierDocumentTokens }: ReuseGeometry,
+  workingSet: WorkingSet,
+): number => (workingSet === 'capacity-tier' ? tierDocumentTokens : documentTokens)
+
+/** The most blocks with which a document and its output are no longer than an engine's longest sequence. */
+export function blockCountMax(
+  { maxModelLen, blockTokens }: EngineShape,
+  workingSet: WorkingSet,
+  outputTokens: number,
+): number {
+  // Documents have whole tokens: they are too long from one token more on.
+  const tooLong = maxModelLen - outputTokens + 1
+  return Math.ceil(tooLong / growth(workingSet, blockTokens)) - 1
 }
