@@ -28,6 +28,10 @@ export interface ExperimentRun {
   readonly shape: EngineShape
 }
 
+/** Of the engines; several where the runs differ. */
+export const hooksOf = (runs: readonly ExperimentRun[]): string =>
+  [...new Set(runs.map(({ configuration }) => configuration.hooks))].join(', ')
+
 /** What the command found out about its surroundings. */
 export interface Surroundings {
   readonly seed: number

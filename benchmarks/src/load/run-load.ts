@@ -4,23 +4,15 @@
  */
 import { createSeededRandom } from '@kvferry/connector-api/testing'
 import type { CompareDependencies } from '../compare/compare.ts'
-import type { Observations } from '../compare/noise-floor.ts'
-import type { RunContext } from '../compare/run-entry.ts'
-import { unlessInvalid } from '../experiments/bar.ts'
-import {
-  environmentOf,
-  experimentNoise,
-  judgeExperiment,
-  measureInTurn,
-  type Surroundings,
-} from '../experiments/experiment.ts'
+import { hooksOf, type Surroundings } from '../experiments/experiment.ts'
 import { plannedRequests } from '../experiments/experiment-trial.ts'
+import { runExperiment } from '../experiments/run-experiment.ts'
 import { loadBars } from './bars.ts'
 import { loadChecks } from './checks.ts'
-import { planLoad, type LoadPlan, type LoadPlanOptions } from './plan.ts'
+import { planLoad, type LoadPlan, type LoadPlanOptions, type LoadStep } from './plan.ts'
 import type { LoadPreset } from './presets.ts'
-import type { LoadResult, LoadWorkload } from './result.ts'
-import { coldTtfts, createLoadRunEntry, type LoadTrial } from './run-entry.ts'
+import type { LoadResult, LoadRunEntry, LoadWorkload } from './result.ts'
+import { coldTtfts, createLoadRunEntry } from './run-entry.ts'
 import type { LoadRun } from './runs-of.ts'
 
 export interface LoadOptions extends Surroundings {
@@ -35,70 +27,37 @@ const scaledPlan = ({ plan, engine }: LoadPreset): Omit<LoadPlanOptions, 'random
   coldGapMs: plan.coldGapMs * engine.timeScale,
 })
 
-const noiseObservations = (trials: readonly LoadTrial[], plan: LoadPlan): Observations => ({
-  coldArrivalTtftMs: coldTtfts(trials, plan),
-})
-
 function workloadOf(options: LoadOptions, plan: LoadPlan): LoadWorkload {
   const { preset, runs, prefixCaching } = options
-  const hooks = [...new Set(runs.map(({ configuration }) => configuration.hooks))].join(', ')
   return {
     preset: preset.name,
     requests: plannedRequests(plan).length,
     trials: preset.trials,
     plan: { ...scaledPlan(preset) },
-    engine: { ...preset.engine, hooks },
+    engine: { ...preset.engine, hooks: hooksOf(runs) },
     prefixCaching,
   }
 }
 
-/**
- * @throws RangeError without runs; Error when a cluster doesn't come up or a part of it ends; the signal's
- *   reason when interrupted. Failed requests, wrong bytes and wrong counters are in the verdict instead.
- */
+/** @throws as `runExperiment` does. */
 export async function runLoad(
   options: LoadOptions,
   dependencies: CompareDependencies,
 ): Promise<LoadResult> {
-  const { preset, runs, agent, prefixCaching, seed } = options
-  const [first] = runs
-  if (!first) throw new RangeError('nothing to run')
+  const { preset, runs, agent, seed } = options
   const plan = planLoad({ ...scaledPlan(preset), random: createSeededRandom(seed) })
-  const measured = await measureInTurn(runs, plan, preset.trials, options, dependencies)
-  const context: RunContext = {
-    ...{ agent, prefixCaching, oracleTexts: null },
-    point: { qps: null, outputTokens: preset.plan.outputTokens, concurrency: 32 },
-  }
-  const entries = runs.map((run, i) =>
-    createLoadRunEntry(run, measured.byConfiguration[i] ?? [], plan, context),
-  )
-  const { again } = measured
-  const noiseFloor = experimentNoise(
-    first.label,
-    noiseObservations(measured.byConfiguration[0] ?? [], plan),
-    again.length > 0 ? noiseObservations(again, plan) : null,
-  )
-  // The A-A repeat is judged like the others: a wrong byte there is a wrong byte.
-  const repeated = again.length > 0 ? [{ ...first, label: `${first.label} (again)` }] : []
-  const judged = [
-    ...entries,
-    ...repeated.map((run) => createLoadRunEntry(run, again, plan, context)),
-  ]
   const workload = workloadOf(options, plan)
-  const bars = unlessInvalid(loadBars(entries, noiseFloor), entries)
-  return {
-    schema: 'kvferry.load/1',
-    agent,
-    environment: environmentOf(options, entries),
-    workload,
-    noiseFloor,
-    runs: entries,
-    bars,
-    verdict: judgeExperiment(
-      judged,
-      judged.flatMap((run) => loadChecks(run, workload)),
-      bars,
-      preset.requiresValid,
-    ),
-  }
+  const outcome = await runExperiment<LoadStep, LoadRun, LoadRunEntry>(
+    {
+      ...{ plan, runs, trials: preset.trials, requiresValid: preset.requiresValid },
+      point: { qps: null, outputTokens: preset.plan.outputTokens, concurrency: 32 },
+      entryOf: (run, trials, context) => createLoadRunEntry(run, trials, plan, context),
+      observationsOf: (_, trials) => ({ coldArrivalTtftMs: coldTtfts(trials, plan) }),
+      barsOf: loadBars,
+      checksOf: (entry) => loadChecks(entry, workload),
+    },
+    options,
+    dependencies,
+  )
+  return { schema: 'kvferry.load/1', agent, workload, ...outcome }
 }

@@ -5,22 +5,15 @@
 import type { CompareDependencies } from '../compare/compare.ts'
 import type { Observations } from '../compare/noise-floor.ts'
 import type { EngineShape } from '../compare/presets.ts'
-import type { RunContext } from '../compare/run-entry.ts'
-import { unlessInvalid } from '../experiments/bar.ts'
-import {
-  environmentOf,
-  experimentNoise,
-  judgeExperiment,
-  measureInTurn,
-  type Surroundings,
-} from '../experiments/experiment.ts'
+import { hooksOf, type Surroundings } from '../experiments/experiment.ts'
 import { plannedRequests } from '../experiments/experiment-trial.ts'
+import { runExperiment } from '../experiments/run-experiment.ts'
 import { reuseBars } from './bars.ts'
 import { counterChecks } from './counter-checks.ts'
-import { reuseGeometry } from './geometry.ts'
-import { planReuse, type WorkingSet } from './plan.ts'
+import { documentTokensOf, reuseGeometry } from './geometry.ts'
+import { planReuse, type ReuseStep, type WorkingSet } from './plan.ts'
 import { settlingCyclesOf, type ReusePreset } from './presets.ts'
-import type { ReuseResult, ReuseWorkload } from './result.ts'
+import type { ReuseResult, ReuseRunEntry, ReuseWorkload } from './result.ts'
 import { createReuseRunEntry, observationsOf, valuesOf, type ReuseTrial } from './run-entry.ts'
 import type { ReuseRun } from './runs-of.ts'
 
@@ -45,10 +38,9 @@ function noiseObservations(run: ReuseRun, trials: readonly ReuseTrial[]): Observ
   }
 }
 
-function workloadOf(options: ReuseOptions, first: ReuseRun, requests: number): ReuseWorkload {
-  const { preset, engine, workingSet } = options
+function workloadOf(options: ReuseOptions, requests: number): ReuseWorkload {
+  const { preset, engine, workingSet, runs } = options
   const geometry = reuseGeometry(engine)
-  const { documentTokens, tierDocumentTokens, historyBlocks } = geometry
   return {
     preset: preset.name,
     workingSet,
@@ -57,65 +49,39 @@ function workloadOf(options: ReuseOptions, first: ReuseRun, requests: number): R
     settlingCycles: workingSet === 'hot' ? settlingCyclesOf(preset, options.concurrency) : 0,
     trials: preset.trials,
     concurrency: options.concurrency,
-    documentTokens: workingSet === 'capacity-tier' ? tierDocumentTokens : documentTokens,
+    documentTokens: documentTokensOf(geometry, workingSet),
     outputTokens: preset.outputTokens,
-    historyBlocks,
-    engine: { ...engine, hooks: first.configuration.hooks },
+    historyBlocks: geometry.historyBlocks,
+    engine: { ...engine, hooks: hooksOf(runs) },
     prefixCaching: options.prefixCaching,
   }
 }
 
-/**
- * @throws RangeError without runs; Error when a cluster doesn't come up or a part of it ends; the signal's
- *   reason when interrupted. Failed requests, wrong bytes and wrong counters are in the verdict instead.
- */
+/** @throws as `runExperiment` does. */
 export async function runReuse(
   options: ReuseOptions,
   dependencies: CompareDependencies,
 ): Promise<ReuseResult> {
-  const { preset, engine, runs, agent, prefixCaching, concurrency, workingSet } = options
-  const [first] = runs
-  if (!first) throw new RangeError('nothing to run')
-  const { outputTokens } = preset
-  const { documentTokens, tierDocumentTokens } = reuseGeometry(engine)
+  const { preset, engine, runs, agent, concurrency, workingSet } = options
+  const { outputTokens, trials, requiresValid } = preset
   const plan = planReuse({
     ...{ workingSet, concurrency, outputTokens, seed: options.seed, cycles: options.cycles },
     settlingCycles: settlingCyclesOf(preset, concurrency),
-    documentTokens: workingSet === 'capacity-tier' ? tierDocumentTokens : documentTokens,
+    documentTokens: documentTokensOf(reuseGeometry(engine), workingSet),
     blockTokens: engine.blockTokens,
   })
-  const measured = await measureInTurn(runs, plan, preset.trials, options, dependencies)
-  const context: RunContext = {
-    ...{ agent, prefixCaching, oracleTexts: null },
-    point: { qps: null, outputTokens, concurrency },
-  }
-  const entries = runs.map((run, i) =>
-    createReuseRunEntry(run, measured.byConfiguration[i] ?? [], context),
+  const workload = workloadOf(options, plannedRequests(plan).length)
+  const outcome = await runExperiment<ReuseStep, ReuseRun, ReuseRunEntry>(
+    {
+      ...{ plan, runs, trials, requiresValid },
+      point: { qps: null, outputTokens, concurrency },
+      entryOf: createReuseRunEntry,
+      observationsOf: noiseObservations,
+      barsOf: (entries, noiseFloor) => reuseBars(workload, entries, noiseFloor),
+      checksOf: (entry) => counterChecks(entry, workload),
+    },
+    options,
+    dependencies,
   )
-  const { again } = measured
-  const noiseFloor = experimentNoise(
-    first.label,
-    noiseObservations(first, measured.byConfiguration[0] ?? []),
-    again.length > 0 ? noiseObservations(first, again) : null,
-  )
-  // The A-A repeat is judged like the others: a wrong byte there is a wrong byte.
-  const repeated = again.length > 0 ? [{ ...first, label: `${first.label} (again)` }] : []
-  const judged = [...entries, ...repeated.map((run) => createReuseRunEntry(run, again, context))]
-  const workload = workloadOf(options, first, plannedRequests(plan).length)
-  const bars = unlessInvalid(reuseBars(workload, entries, noiseFloor), entries)
-  return {
-    schema: 'kvferry.reuse/1',
-    agent,
-    environment: environmentOf(options, entries),
-    workload,
-    noiseFloor,
-    runs: entries,
-    bars,
-    verdict: judgeExperiment(
-      judged,
-      judged.flatMap((run) => counterChecks(run, workload)),
-      bars,
-      preset.requiresValid,
-    ),
-  }
+  return { schema: 'kvferry.reuse/1', agent, workload, ...outcome }
 }
