@@ -32,8 +32,6 @@ export const pullLimits = {
   decoderBlocksTtlMs: 480_000,
   /** A decode engine's blocks are not read any more when their time is nearly over. */
   returnMarginMs: 5_000,
-  /** How old a handoff may be when it is handed over, as a share of its lease: so much of it is lost. */
-  draftAgeShareMax: 0.02,
   /** Token, version, kind and load id before the request id of a notification. */
   notificationHeaderSizeBytes: 22,
 } as const

@@ -20,7 +20,6 @@ import {
   type ProducerRequestEffect,
   type ProducerRequestEvent,
 } from '@kvferry/connector-api/protocol'
-import { HandoffDrafts } from './handoff-drafts.ts'
 import { HandoffWriter } from './handoff-writer.ts'
 import type { MetadataOutbox, PendingEntry } from './metadata-outbox.ts'
 import type { PullOptions } from './options.ts'
@@ -46,7 +45,6 @@ export class ProducerRequests {
   readonly #options: PullOptions
   readonly #outbox: MetadataOutbox
   readonly #records = new Map<RequestId, ProducerRecord>()
-  readonly #drafts: HandoffDrafts
   #writer: HandoffWriter | null = null
   #leasedCount = 0
 
@@ -54,7 +52,6 @@ export class ProducerRequests {
     this.#components = components
     this.#options = options
     this.#outbox = outbox
-    this.#drafts = new HandoffDrafts(components.clock, options.leaseDurationMs)
   }
 
   /** @throws ConnectorError ERR_KV_UNSUPPORTED (a rank is missing), ERR_KV_MESSAGE_INVALID. */
@@ -84,18 +81,8 @@ export class ProducerRequests {
     this.#records.set(requestId, { role, state: { kind: 'new' } })
   }
 
-  /** Its handoff is written ahead where all blocks of the prompt are there: in its first step, or its only one. */
-  allocated(request: RequestView, blocks: BlockIds): void {
-    const { requestId, promptTokenCount: tokenCount } = request
+  allocated(requestId: RequestId): void {
     this.#step(requestId, { kind: 'allocated' })
-    const record = this.#records.get(requestId)
-    const count = Math.ceil(tokenCount / this.#components.blockTokens)
-    const ids = blocks[0]
-    if (record?.role !== 'prefill' || this.#writer === null) return
-    if (blocks.length !== 1 || ids === undefined || ids.length < count) return
-    const promptDigest = (): Uint8Array => request.promptDigest
-    const order = { blockIds: ids.slice(0, count), tokenCount, promptDigest }
-    this.#drafts.order(requestId, order, this.#writer)
   }
 
   sent(requestId: RequestId): void {
@@ -129,13 +116,11 @@ export class ProducerRequests {
     this.#step(requestId, { kind: 'finished-readable' })
     const { blockIds } = readable
     const content = { blockIds, tokenCount, promptDigest, leaseDeadline, isReturn }
-    const draft = this.#drafts.take(requestId, content)
-    return { delayFree: true, kvTransferParams: draft ?? writer.write(requestId, content) }
+    return { delayFree: true, kvTransferParams: writer.write(requestId, content) }
   }
 
   clear(): void {
     this.#records.clear()
-    this.#drafts.clear()
     this.#leasedCount = 0
   }
 
@@ -154,10 +139,7 @@ export class ProducerRequests {
     this.#leasedCount +=
       Number(next.state.kind === 'leased') - Number(record.state.kind === 'leased')
     record.state = next.state
-    if (next.state.kind === 'ended') {
-      this.#records.delete(requestId)
-      this.#drafts.drop(requestId)
-    }
+    if (next.state.kind === 'ended') this.#records.delete(requestId)
     for (const effect of next.effects) this.#outbox.push(entryOf(requestId, effect))
     // Hooks before `buildConnectorMeta` are inside a step already; an end may find the engine idle.
     if (event.kind !== 'allocated' && next.effects.length > 0) this.#components.requestStep()

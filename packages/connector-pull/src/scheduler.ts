@@ -63,7 +63,7 @@ export class PullScheduler implements ConnectorScheduler {
   updateStateAfterAlloc(request: RequestView, blocks: BlockIds, externalTokenCount: number): void {
     this.#intake(request)
     this.#consumed.allocated(request.requestId, blocks, externalTokenCount)
-    this.#produced.allocated(request, blocks)
+    this.#produced.allocated(request.requestId)
   }
 
   buildConnectorMeta(): Uint8Array {
