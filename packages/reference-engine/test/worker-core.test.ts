@@ -66,6 +66,22 @@ describe('a core thread', () => {
     })
   }
 
+  it('that could not be told of a request holds nothing of it', async () => {
+    const core = await start('e0')
+    const requests = new OpenRequests(core, { max: 1, onFatal() {} })
+    const nested = JSON.parse(`${'['.repeat(100_000)}${']'.repeat(100_000)}`) as unknown
+    const submit = {
+      ...{ requestId: 'r', promptTokens: Uint8Array.of(1), promptDigest: null, maxTokens: 1 },
+      ...{ kvTransferParams: { nested }, receivedAtMs: 0 },
+    }
+    const sink: RequestSink = { onToken() {}, onEnd() {}, onFailure() {} }
+    const refusal = { status: 400, code: 'ERR_KV_MESSAGE_INVALID' }
+    expect(() => requests.open(submit, sink)).toThrow(expect.objectContaining(refusal))
+    expect(() => requests.release(submit)).toThrow(expect.objectContaining(refusal))
+    // The only place is free.
+    requests.open({ ...submit, kvTransferParams: null }, sink)
+  })
+
   it('fails the requests that wait for it, and takes no more', async () => {
     const core = await start('e0')
     let fatal: Error | null = null

@@ -6,7 +6,7 @@
 import { z } from 'zod'
 import type { KvTransferParams } from '@kvferry/connector-api'
 import { plainWords } from '@kvferry/runtime'
-import { badRequest } from './router-error.ts'
+import { badRequest, handoffRefused } from './router-error.ts'
 
 export type CompletionPath = '/v1/completions' | '/v1/chat/completions'
 
@@ -95,9 +95,20 @@ export function prefillBody(request: CompletionRequest, transferId: string | nul
   return stringify(body)
 }
 
-/** The client's own request, and where P's KV is to be had; without that D computes the prompt itself. */
+/**
+ * The client's own request, and where P's KV is to be had; without that D computes the prompt itself.
+ * @throws RouterError 400 for a request, 502 for params that are nested too deeply to be written.
+ */
 export function decodeBody(request: CompletionRequest, params: KvTransferParams | null): string {
-  return stringify(params === null ? request.body : { ...request.body, kv_transfer_params: params })
+  if (params === null) return stringify(request.body)
+  try {
+    return JSON.stringify({ ...request.body, kv_transfer_params: params })
+  } catch (cause) {
+    if (!(cause instanceof RangeError)) throw cause
+    // Throws if it is the client's.
+    stringify(request.body)
+    throw handoffRefused('kv_transfer_params is nested too deeply')
+  }
 }
 
 /** JSON.parse is iterative, JSON.stringify is not: a body nested half a million deep overflows the stack. */

@@ -4,7 +4,7 @@
  * itself (flags `--prefill-engine-id`, `--prefill-side-channel`, `--prefill-tp`).
  */
 import { limits, type KvTransferParams } from '@kvferry/connector-api'
-import { RouterError } from './router-error.ts'
+import { handoffRefused } from './router-error.ts'
 
 /** What the operator knows about a P without `/kvferry/v1/peer`. */
 export interface DeclaredPrefill {
@@ -23,15 +23,6 @@ export interface PrefillAnswer {
   readonly timings: unknown
 }
 
-function refuse(message: string): RouterError {
-  return new RouterError({
-    status: 502,
-    code: 'ERR_KV_HANDOFF_INVALID',
-    outcome: 'prefill-failed',
-    message: `prefill engine: ${message}`,
-  })
-}
-
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
@@ -41,21 +32,24 @@ export function readPrefillAnswer(answer: string, declared: DeclaredPrefill): Pr
   try {
     parsed = JSON.parse(answer)
   } catch {
-    throw refuse('the answer is not JSON')
+    throw handoffRefused('the answer is not JSON')
   }
-  if (!isObject(parsed)) throw refuse('the answer is not a JSON object')
+  if (!isObject(parsed)) throw handoffRefused('the answer is not a JSON object')
   const timings = parsed['kvferry'] ?? null
   const params = parsed['kv_transfer_params'] ?? null
   if (params === null) return { handoff: null, timings }
-  if (!isObject(params)) throw refuse('kv_transfer_params is not an object')
-  const handoff = applyDeclared(params, declared)
-  const sizeBytes = sizeOf(handoff)
-  if (sizeBytes > limits.handoffSizeBytesMax) {
-    throw refuse(
-      `kv_transfer_params has ${sizeBytes} bytes, more than ${limits.handoffSizeBytesMax}`,
-    )
-  }
-  return { handoff, timings }
+  if (!isObject(params)) throw handoffRefused('kv_transfer_params is not an object')
+  checkSize(params, answer)
+  return { handoff: applyDeclared(params, declared), timings }
+}
+
+/** What is in an answer is no larger than the answer, so only those of large ones are measured. */
+function checkSize(params: Record<string, unknown>, answer: string): void {
+  const max = limits.handoffSizeBytesMax
+  if (Buffer.byteLength(answer) <= max) return
+  const sizeBytes = sizeOf(params)
+  if (sizeBytes <= max) return
+  throw handoffRefused(`kv_transfer_params has ${sizeBytes} bytes, more than ${max}`)
 }
 
 function sizeOf(params: Record<string, unknown>): number {
@@ -72,7 +66,7 @@ function applyDeclared(
 ): Record<string, unknown> {
   const named = params['remote_engine_id']
   if (engineId !== undefined && named !== undefined && named !== engineId) {
-    throw refuse(`it calls itself ${JSON.stringify(named)}, but "${engineId}" was declared`)
+    throw handoffRefused(`it calls itself ${JSON.stringify(named)}, but "${engineId}" was declared`)
   }
   return {
     ...params,

@@ -71,6 +71,16 @@ export function badRequest(message: string, code = 'ERR_KV_MESSAGE_INVALID', sta
   return new RouterError({ status, code, outcome: 'client-error', message })
 }
 
+/** P's answer cannot be used. */
+export function handoffRefused(message: string): RouterError {
+  return new RouterError({
+    status: 502,
+    code: 'ERR_KV_HANDOFF_INVALID',
+    outcome: 'prefill-failed',
+    message: `prefill engine: ${message}`,
+  })
+}
+
 /** Nobody hears this one: it only stops the work and is counted. 499 as in nginx. */
 export function clientGone(): RouterError {
   return new RouterError({

@@ -93,6 +93,10 @@ describe('prefill fails', () => {
     ['params that are a list', '{"kv_transfer_params":[1]}'],
     ['params that are text', '{"kv_transfer_params":"x"}'],
     ['params over the limit', `{"kv_transfer_params":{"x":"${'y'.repeat(1_048_577)}"}}`],
+    [
+      'params without end',
+      `{"kv_transfer_params":{"x":${'['.repeat(300_000)}${']'.repeat(300_000)}}}`,
+    ],
   ])('answers with %s: 502, D is not asked', async (_name, text) => {
     const { router, d } = await setup({
       prefill: (_request, response) => void response.writeHead(200).end(text),

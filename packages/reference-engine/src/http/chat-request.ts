@@ -47,7 +47,11 @@ function textOf(content: Message['content']): string {
 }
 
 /** @throws HttpError 400 or 404 naming what is wrong. */
-export function parseChatRequest(input: unknown, limits: CompletionLimits): CompletionRequest {
+export function parseChatRequest(
+  input: unknown,
+  bodySizeBytes: number,
+  limits: CompletionLimits,
+): CompletionRequest {
   const body = parseBody(bodySchema, input)
   refuseCommon(body, limits)
   if ((body.tools ?? []).length > 0) throw unsupported('tools are not supported')
@@ -55,5 +59,5 @@ export function parseChatRequest(input: unknown, limits: CompletionLimits): Comp
   const lines = body.messages.map(({ role, content }) => `${role}: ${textOf(content)}\n`)
   const promptTokens = new TextEncoder().encode(`${lines.join('')}assistant: `)
   const maxTokens = body.max_completion_tokens ?? body.max_tokens
-  return toRequest({ ...body, max_tokens: maxTokens }, promptTokens, limits)
+  return toRequest({ ...body, max_tokens: maxTokens }, promptTokens, bodySizeBytes, limits)
 }

@@ -14,7 +14,7 @@ import {
 } from './completion-answer.ts'
 import { describeError, fromCoreError, HttpError } from './http-error.ts'
 import type { EndEvent, OpenRequests, RequestSink } from './open-requests.ts'
-import type { CompletionLimits, CompletionRequest } from './request-body.ts'
+import { bodySizeBytesOf, type CompletionLimits, type CompletionRequest } from './request-body.ts'
 import { nameRequest } from './request-id.ts'
 
 export interface CompletionParts {
@@ -28,7 +28,7 @@ export interface CompletionParts {
 export interface Endpoint {
   readonly form: AnswerForm
   /** @throws HttpError 400 or 404 naming what is wrong. */
-  parse(body: unknown, limits: CompletionLimits): CompletionRequest
+  parse(body: unknown, bodySizeBytes: number, limits: CompletionLimits): CompletionRequest
 }
 
 interface Call {
@@ -47,7 +47,7 @@ export async function handleCompletion(
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const names = nameRequest(form.idPrefix, request.headers['x-request-id'], parts.randomHex)
-  const body = parse(request.body, parts.limits)
+  const body = parse(request.body, bodySizeBytesOf(request), parts.limits)
   const call: Call = {
     form,
     reply,

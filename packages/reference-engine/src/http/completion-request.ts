@@ -48,10 +48,11 @@ function toTokens(prompt: Body['prompt']): Uint8Array {
 /** @throws HttpError 400 or 404 naming what is wrong. */
 export function parseCompletionRequest(
   input: unknown,
+  bodySizeBytes: number,
   limits: CompletionLimits,
 ): CompletionRequest {
   const body = parseBody(bodySchema, input)
   refuseCommon(body, limits)
   refuseUnsupported(body)
-  return toRequest(body, toTokens(body.prompt), limits)
+  return toRequest(body, toTokens(body.prompt), bodySizeBytes, limits)
 }

@@ -40,7 +40,10 @@ export class OpenRequests {
     return this.#state
   }
 
-  /** @throws HttpError 429 when too many are open, 503 while the engine ends or is broken. */
+  /**
+   * @throws HttpError 429 when too many are open, 503 while the engine ends or is broken, 400 for params that
+   *   can't be passed on.
+   */
   open(submit: CoreSubmit, sink: RequestSink): void {
     this.#refuseUnlessServing()
     const openCount = this.#sinks.size - this.#openReleaseCount
@@ -48,14 +51,14 @@ export class OpenRequests {
       const message = `${openCount} requests are open, which is the most; try again later`
       throw new HttpError(429, 'ERR_KV_LIMIT', message)
     }
+    this.#submit(submit)
     this.#sinks.set(submit.requestId, sink)
-    this.#core.submit(submit)
   }
 
   /**
    * A request that is given up before it begins. Apart from the bound of requests: an engine with too many of
    * them is where releases are needed.
-   * @throws HttpError 429 when too many are open, 503 while the engine ends or is broken.
+   * @throws HttpError as `open`.
    */
   release(submit: CoreSubmit): void {
     this.#refuseUnlessServing()
@@ -63,13 +66,13 @@ export class OpenRequests {
     if (this.#openReleaseCount >= max) {
       throw new HttpError(429, 'ERR_KV_LIMIT', `${max} releases are open; try again later`)
     }
+    this.#submit(submit)
+    this.#core.abort(submit.requestId)
     this.#openReleaseCount++
     const end = (): void => {
       this.#openReleaseCount--
     }
     this.#sinks.set(submit.requestId, { onToken() {}, onEnd: end, onFailure: end })
-    this.#core.submit(submit)
-    this.#core.abort(submit.requestId)
   }
 
   /** The caller went away. Late calls are harmless. */
@@ -80,6 +83,17 @@ export class OpenRequests {
   /** No new requests from now on; open ones go on. */
   beginEnd(): void {
     if (this.#state === 'serving') this.#state = 'ending'
+  }
+
+  /** Its events come later. What is nested without end can't be copied to the core's thread. */
+  #submit(submit: CoreSubmit): void {
+    try {
+      this.#core.submit(submit)
+    } catch (cause) {
+      if (!(cause instanceof RangeError)) throw cause
+      const message = 'kv_transfer_params: nested too deeply'
+      throw new HttpError(400, 'ERR_KV_MESSAGE_INVALID', message)
+    }
   }
 
   #refuseUnlessServing(): void {

@@ -11,7 +11,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { engineLimits } from '../limits.ts'
 import type { CompletionParts } from './completion-handler.ts'
-import { checkParams, parseBody } from './request-body.ts'
+import { bodySizeBytesOf, checkParams, parseBody } from './request-body.ts'
 
 const handoffSchema = z.strictObject({
   kv_transfer_params: z.looseObject({
@@ -46,7 +46,7 @@ export function handleRelease(
   reply: FastifyReply,
 ): FastifyReply {
   const { params, tokenCount, digest } = promptOf(request.body)
-  checkParams(params)
+  checkParams(params, bodySizeBytesOf(request))
   requests.release({
     requestId: `release-${randomHex(16)}`,
     // A connector compares length and digest with a handoff's.

@@ -3,6 +3,7 @@
  * What would change the result and isn't supported is refused; sampling parameters are accepted and without
  * effect, since the reference model has one answer to every prompt. Unknown fields are ignored, as vLLM does.
  */
+import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { limits } from '@kvferry/connector-api'
 import type { KvTransferParams } from '@kvferry/connector-api'
@@ -66,10 +67,14 @@ export function refuseCommon(body: CommonBody, { model }: CompletionLimits): voi
   }
 }
 
-/** @throws HttpError 400 for a prompt that is empty or too long, or params that are too large. */
+/**
+ * `bodySizeBytes`: of the body as it came.
+ * @throws HttpError 400 for a prompt that is empty or too long, or params that are too large.
+ */
 export function toRequest(
   body: CommonBody,
   promptTokens: Uint8Array,
+  bodySizeBytes: number,
   { maxModelLen }: CompletionLimits,
 ): CompletionRequest {
   if (promptTokens.length === 0) throw invalid('prompt: must have at least one token')
@@ -79,7 +84,7 @@ export function toRequest(
     throw new HttpError(400, 'ERR_KV_LIMIT', `${parts} exceed the longest sequence, ${maxModelLen}`)
   }
   const kvTransferParams = body.kv_transfer_params ?? null
-  checkParams(kvTransferParams)
+  checkParams(kvTransferParams, bodySizeBytes)
   return {
     promptTokens,
     maxTokens,
@@ -89,11 +94,18 @@ export function toRequest(
   }
 }
 
-/** @throws HttpError 400 for params that no handoff could be. */
-export function checkParams(params: KvTransferParams | null): void {
-  if (params === null) return
-  const sizeBytes = Buffer.byteLength(JSON.stringify(params))
+/** Infinity for a body whose size wasn't said beforehand. */
+export const bodySizeBytesOf = ({ headers }: FastifyRequest): number =>
+  Number(headers['content-length'] ?? Infinity)
+
+/**
+ * What is in a body is no larger than the body, so only params in large ones are measured.
+ * @throws HttpError 400 for params that no handoff could be.
+ */
+export function checkParams(params: KvTransferParams | null, bodySizeBytes: number): void {
   const max = limits.handoffSizeBytesMax
+  if (params === null || bodySizeBytes <= max) return
+  const sizeBytes = Buffer.byteLength(JSON.stringify(params))
   if (sizeBytes <= max) return
   const message = `kv_transfer_params has ${sizeBytes} bytes, at most ${max}`
   throw new HttpError(400, 'ERR_KV_LIMIT', message)
