@@ -49,6 +49,8 @@ export const engineLimits = {
    * down. A longer delay is a stall of the machine and stays visible.
    */
   timerLatenessCarriedMsMax: 4,
+  /** Of a step, at its end: the core's thread is deaf for so long. Two of what Node's timers count. */
+  threadPauseMsMax: 2,
   /** Latest observations that a distribution keeps; count, mean and maximum go over all. */
   distributionSampleCountMax: 16_384,
   /** Observations listed as `samples` in a distribution. */

@@ -17,6 +17,7 @@ import type {
 } from '@kvferry/connector-api'
 
 import type { CoreConfig } from './core-messages.ts'
+import type { PauseThread } from './step-end.ts'
 
 /** Only with a connector; an engine that does all alone has none of it. */
 export interface TransferPorts {
@@ -33,6 +34,8 @@ export interface CorePorts {
   readonly config: CoreConfig
   readonly agentKind: 'nixl' | 'memory'
   readonly clock: Clock
+  /** Null where the core has no thread of its own. */
+  readonly pause: PauseThread | null
   readonly random: Random
   readonly logger: Logger
   readonly metrics: Metrics & { text(): Promise<string> }

@@ -49,7 +49,7 @@ export interface AssembledCore {
  *   ports are closed then.
  */
 export async function createCore(ports: CorePorts, listener: CoreListener): Promise<AssembledCore> {
-  const { clock, config, kernels, logger } = ports
+  const { clock, pause, config, kernels, logger } = ports
   const { settings } = config
   const shape = resolveModel(settings.model, settings.kvScale)
   const watch = new HookStopwatch(clock)
@@ -78,6 +78,7 @@ export async function createCore(ports: CorePorts, listener: CoreListener): Prom
   let counters: Readonly<Record<string, number>> = {}
   const stepRunner = new StepRunner({
     clock,
+    pause,
     hooks: settings.hooks,
     timePreset: timePresets[shape.preset.timePreset],
     timeScale: settings.timeScale,

@@ -8,6 +8,7 @@ import { asRequestId, ConnectorError } from '@kvferry/connector-api'
 import type { Clock, ConnectorScheduler, EngineId } from '@kvferry/connector-api'
 import { engineLimits } from '../limits.ts'
 import type { CoreEvent, CoreListener, CoreSubmit } from './core-messages.ts'
+import { turnOfEventLoop } from './event-loop.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import { EngineRequest, type BlockKeyer } from './request-state.ts'
 import type { RequestTable } from './request-table.ts'
@@ -44,9 +45,6 @@ export class EventBuffer {
     return events
   }
 }
-
-/** Lets messages in between two steps; the loop must not starve its own thread. */
-const turnOfEventLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 export class EngineCore {
   readonly #parts: EngineCoreParts
@@ -141,6 +139,7 @@ export class EngineCore {
       isRetryNeeded = outcome.isRetryNeeded
       isDue = this.#parts.lifecycle.hasEnded || (outcome.isProgress && this.#hasRunnable())
       if (this.#isStopping && this.#openCount === 0) return
+      // Lets messages in between two steps; the loop must not starve its own thread.
       await turnOfEventLoop()
     }
   }

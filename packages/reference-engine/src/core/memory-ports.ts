@@ -57,6 +57,7 @@ export async function createMemoryPorts(
   const shared = {
     agentKind: 'memory' as const,
     clock,
+    pause: null,
     random,
     logger,
     metrics,

@@ -18,6 +18,7 @@ import type { CoreConfig } from './core-messages.ts'
 import type { CorePorts } from './core-ports.ts'
 import { agentNames } from './agent-names.ts'
 import { slabsOf } from './engine-slabs.ts'
+import { pauseThread } from './step-end.ts'
 import { loadFactory } from './load-factory.ts'
 
 type Native = typeof NativeNixl
@@ -66,6 +67,7 @@ export async function createNixlPorts(config: CoreConfig, logger: Logger): Promi
   const shared = {
     agentKind: 'nixl' as const,
     clock,
+    pause: pauseThread,
     random,
     logger,
     metrics,

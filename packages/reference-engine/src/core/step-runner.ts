@@ -20,6 +20,7 @@ import type { Lifecycle } from './lifecycle.ts'
 import type { EngineWorker } from './rank-group.ts'
 import type { Scheduler, StepPlan } from './scheduler.ts'
 import type { StepAccounts } from './step-accounts.ts'
+import { waitUntil, type PauseThread } from './step-end.ts'
 
 export type HookPlacement = 'additive' | 'after-launch'
 
@@ -31,6 +32,7 @@ export interface AttachedConnector {
 
 export interface StepRunnerParts {
   readonly clock: Clock
+  readonly pause: PauseThread | null
   readonly hooks: HookPlacement
   readonly timePreset: TimePreset
   readonly timeScale: number
@@ -123,7 +125,7 @@ export class StepRunner {
     plan: StepPlan,
     meta: Uint8Array | null,
   ): Promise<{ result: ForwardResult; times: ForwardTimes }> {
-    const { clock, connector, forward, timePreset, timeScale, watch } = this.#parts
+    const { clock, pause, connector, forward, timePreset, timeScale, watch } = this.#parts
     const hasForward = plan.chunks.length > 0
     const modelledMs = modelStepMs(timePreset, plan.chunks, timeScale)
     const launchedAtMs = clock.now()
@@ -137,13 +139,15 @@ export class StepRunner {
     }
     const hooksMs = watch.elapsedMs - hooksBeforeMs
     const hooksEndMs = clock.now()
+    // A connector asks for a prompt's digest at its end, when somebody waits for the answer. Now nobody does.
+    if (connector !== null) for (const { request } of plan.chunks) void request.promptDigest
     const result = await work
     const workEndMs = clock.now()
     const modelledEndMs = startMs + modelledMs
     // As a device's event does: at the forward's end, whether this thread is awake then or not.
     if (fences !== null)
       connector?.worker.signalFences(fences, Math.max(0, modelledEndMs - workEndMs))
-    await this.#sleepUntil(modelledEndMs)
+    await waitUntil(clock, modelledEndMs, pause)
     const timerLateMs = Math.max(0, clock.now() - Math.max(modelledEndMs, workEndMs))
     this.#carriedLateMs = Math.min(timerLateMs, engineLimits.timerLatenessCarriedMsMax)
     const times = {
@@ -168,13 +172,6 @@ export class StepRunner {
     }
     connector.scheduler.updateConnectorOutput(output)
     return output
-  }
-
-  async #sleepUntil(dueMs: number): Promise<void> {
-    const { clock } = this.#parts
-    const remainingMs = dueMs - clock.now()
-    if (remainingMs <= 0) return
-    await new Promise<void>((resolve) => clock.after(remainingMs, resolve))
   }
 }
 

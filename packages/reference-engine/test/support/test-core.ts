@@ -109,6 +109,7 @@ function createPorts(parts: {
     config,
     agentKind: 'memory',
     clock: parts.clock ?? createSystemClock(),
+    pause: null,
     random: createSystemRandom(),
     logger,
     metrics: createMetrics(),
