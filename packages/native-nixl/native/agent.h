@@ -5,7 +5,9 @@
 //
 // Wake model of the thread: nothing open and nothing expected = asleep on a condition variable, no
 // CPU. Something in flight or expected = it polls the library, first yielding, then with pauses
-// that grow to kPollPauseUsMax. NIXL's own progress thread is off.
+// that grow to kPollPauseUsMax. For a while after a message of its own, which may still have to leave,
+// it polls once a millisecond. A signalled fence wakes it only if posts wait behind it. NIXL's own
+// progress thread is off.
 //
 // It decides nothing: no retries, leases, matching or policy.
 #pragma once

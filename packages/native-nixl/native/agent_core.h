@@ -37,12 +37,18 @@ struct AtomicCounters {
   std::atomic<uint64_t> slabsMoved{0};
 };
 
+struct OpenFence {
+  /** `max()` while nobody has said. */
+  MonotonicTime due = MonotonicTime::max();
+  /** A post was enqueued behind it: only then has the thread a reason to wake when it is signalled. */
+  bool isAwaited = false;
+};
+
 /** Fences by number: those below `next` that aren't in `open` have been signalled. */
 struct FenceSet {
   uint64_t first = 0;
   uint64_t next = 0;
-  /** When each is due: `max()` while nobody has said. */
-  std::unordered_map<uint64_t, MonotonicTime> open;
+  std::unordered_map<uint64_t, OpenFence> open;
 
   bool wasMade(uint64_t fence) const noexcept { return fence >= first && fence < next; }
   /** Those whose moment has come need no entry any more. */
@@ -89,7 +95,7 @@ class AgentCore {
   CompletionList completions;
   AtomicCounters counters;
   std::atomic<bool> isNotificationExpected{false};
-  /** Changes whenever a fence is signalled, so that the thread looks at its waiting posts. */
+  /** Changes whenever a fence with posts is signalled, so that the thread looks at these. */
   std::atomic<uint64_t> fenceEpoch{0};
 
   std::thread thread;

@@ -46,11 +46,13 @@ Result copySide(const SideView& view, std::shared_ptr<TableEntry> entry, OwnedSi
   return Result::success();
 }
 
-/** Builds the transfer of one post. Needs the lock; changes nothing in the core but scratch memory.
+/**
+ * Builds the transfer of one post. Needs the lock; changes nothing in the core but scratch memory and that
+ * its fence is awaited, which costs no more than a wake if the post is refused after all.
  */
 Result prepareTransfer(HandleTable<std::shared_ptr<Peer>>& peers,
                        HandleTable<std::shared_ptr<TableEntry>>& tables, PlanScratch& scratch,
-                       const FenceSet& fences, const AgentConfig& config, const PostView& post,
+                       FenceSet& fences, const AgentConfig& config, const PostView& post,
                        Transfer* transfer) {
   const SlabConfig& slabs = config.slabs;
   const CudaDevice* slabDevice = config.device.get();
@@ -93,7 +95,11 @@ Result prepareTransfer(HandleTable<std::shared_ptr<Peer>>& peers,
   transfer->direction = post.direction;
   transfer->peer = *peer;
   transfer->isBySlabs = post.isBySlabs;
-  transfer->fence = post.hasFence && fences.open.count(post.fence) > 0 ? post.fence : 0;
+  const auto fence = post.hasFence ? fences.open.find(post.fence) : fences.open.end();
+  if (fence != fences.open.end()) {
+    transfer->fence = post.fence;
+    fence->second.isAwaited = true;
+  }
   transfer->hasNotification = post.hasNotification;
   if (post.hasNotification) {
     transfer->notification.assign(post.notification,

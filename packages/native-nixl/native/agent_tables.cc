@@ -1,5 +1,5 @@
 // The JS side of an agent: block tables and fences. All synchronous, none reaches the thread
-// (except that a signalled fence wakes it).
+// (except that a signalled fence wakes it if posts wait).
 #include <algorithm>
 #include <utility>
 
@@ -139,11 +139,12 @@ Result Agent::createFence(uint64_t* fence) {
     return Result::overLimit("fenceCountMax", fences.open.size(), limits::kFenceCountMax);
   }
   *fence = fences.next++;
-  fences.open.emplace(*fence, MonotonicTime::max());
+  fences.open.emplace(*fence, OpenFence{});
   return Result::success();
 }
 
 Result Agent::signalFence(uint64_t fence, uint64_t delayUs) {
+  bool isAwaited = false;
   {
     std::lock_guard<std::mutex> lock(core_->mutex);
     FenceSet& fences = core_->fences;
@@ -155,15 +156,18 @@ Result Agent::signalFence(uint64_t fence, uint64_t delayUs) {
     }
     const auto found = fences.open.find(fence);
     if (found == fences.open.end()) return Result::success();
+    isAwaited = found->second.isAwaited;
     if (delayUs == 0) {
       fences.open.erase(found);
     } else {
       // The earliest of all that were said counts.
       const MonotonicTime due = MonotonicClock::now() + std::chrono::microseconds(delayUs);
-      if (due >= found->second) return Result::success();
-      found->second = due;
+      if (due >= found->second.due) return Result::success();
+      found->second.due = due;
     }
   }
+  // Engines make a fence in every step, and most have no post behind them.
+  if (!isAwaited) return Result::success();
   core_->fenceEpoch.fetch_add(1);
   core_->queue.wake();
   return Result::success();
@@ -173,12 +177,12 @@ MonotonicTime AgentCore::fenceDue(uint64_t fence) const {
   if (fence == 0) return MonotonicTime::min();
   std::lock_guard<std::mutex> lock(mutex);
   const auto found = fences.open.find(fence);
-  return found == fences.open.end() ? MonotonicTime::min() : found->second;
+  return found == fences.open.end() ? MonotonicTime::min() : found->second.due;
 }
 
 void FenceSet::forgetDue(MonotonicTime now) {
   for (auto each = open.begin(); each != open.end();) {
-    each = each->second <= now ? open.erase(each) : std::next(each);
+    each = each->second.due <= now ? open.erase(each) : std::next(each);
   }
 }
 

@@ -26,9 +26,14 @@ constexpr unsigned long kTimerSlackNs = 1'000;
 /** The least that the scheduler takes. */
 constexpr uint64_t kTimeSliceNs = 100'000;
 
-/** The longer nothing happened, the longer the pause: 20 us at first, 250 us from 50 ms on. */
-std::chrono::microseconds pauseAfter(MonotonicClock::duration quiet) {
+/**
+ * The longer nothing happened, the longer the pause: 20 us at first, 250 us from 50 ms on. Where nothing is
+ * open or expected, and only a message of ours may still wait in a queue, 1 ms: nearly all have left with the
+ * first polls, and under load there is always a last one.
+ */
+std::chrono::microseconds pauseAfter(MonotonicClock::duration quiet, bool isOnlyFlushing) {
   if (quiet < std::chrono::milliseconds(2)) return std::chrono::microseconds(20);
+  if (isOnlyFlushing) return std::chrono::milliseconds(1);
   if (quiet < std::chrono::milliseconds(10)) return std::chrono::microseconds(50);
   if (quiet < std::chrono::milliseconds(50)) return std::chrono::microseconds(100);
   static_assert(limits::kPollPauseUsMax >= 250);
@@ -158,7 +163,7 @@ void AgentThread::sleep() {
       sched_yield();
       return;
     }
-    end = now + pauseAfter(quiet);
+    end = now + pauseAfter(quiet, !isAwaitingPeers());
     if (now - descriptorsCheckedAt_ > kDescriptorCheckTime) {
       descriptors_.markNew();
       descriptorsCheckedAt_ = now;

@@ -78,8 +78,11 @@ class AgentThread final : private SlabHost {
   const NixlApi& api() const noexcept { return *core_->config.api; }
   void noteActivity() noexcept { lastActivity_ = MonotonicClock::now(); }
   /** Also a broken agent owes its open transfers their final status. */
-  bool isPolling() const {
-    return !active_.empty() || areSlabsBusy() || (isReady_ && (core_->isNotificationExpected.load() || isFlushing()));
+  bool isPolling() const { return isAwaitingPeers() || (isReady_ && isFlushing()); }
+  /** Something is in flight or expected, and its end is somebody's latency. */
+  bool isAwaitingPeers() const {
+    return !active_.empty() || areSlabsBusy() ||
+           (isReady_ && core_->isNotificationExpected.load());
   }
   bool isFlushing() const { return MonotonicClock::now() < flushEnd_; }
   void startFlush() {

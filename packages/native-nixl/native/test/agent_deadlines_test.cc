@@ -1,11 +1,34 @@
 // The agent over the fake: fences, deadlines, waiting, and the bounds on what is open.
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <thread>
 
 #include "agent_fixture.h"
 
 using namespace fixture;
 using Clock = std::chrono::steady_clock;
+
+namespace {
+
+/** How often each agent's thread of this process has slept, by the system's count. */
+std::map<std::string, uint64_t> sleepsOfAgentThreads() {
+  std::map<std::string, uint64_t> sleeps;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    std::string name, field;
+    status >> field >> name;
+    if (name != "kvferry-nixl") continue;
+    uint64_t count = 0;
+    while (status >> field && field != "voluntary_ctxt_switches:") continue;
+    status >> count;
+    sleeps[task.path().filename()] = count;
+  }
+  return sleeps;
+}
+
+}  // namespace
 
 TEST("agent: overdue once, pinned until the final status, which comes once") {
   const Fake& fake = freshFake();
@@ -111,6 +134,26 @@ TEST("agent: a fence whose moment was said beforehand opens then, by the agent's
   CHECK(pair.a->signalFence(fence, 1).ok());
   CHECK(pair.a->signalFence(fence, 1'000 * limits::kFenceDelayMsMax + 1).status ==
         Status::kOutOfRange);
+}
+
+TEST("agent: a fence that no post waits for lets the thread sleep") {
+  freshFake();
+  const auto before = sleepsOfAgentThreads();
+  TestAgent agent("fences");
+  uint64_t fence = 0;
+  // It looks at things for a while after its start.
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto asleep = sleepsOfAgentThreads();
+  CHECK_EQ(asleep.size(), before.size() + 1);
+  for (uint64_t delayUs : {uint64_t{0}, uint64_t{100}}) {
+    REQUIRE(agent->createFence(&fence).ok());
+    REQUIRE(agent->signalFence(fence, delayUs).ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  const auto after = sleepsOfAgentThreads();
+  for (const auto& [thread, count] : asleep) {
+    if (before.count(thread) == 0) CHECK_EQ(after.at(thread), count);
+  }
 }
 
 TEST("agent: fences whose moment is over make room, whether anything waited or not") {

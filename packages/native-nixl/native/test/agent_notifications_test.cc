@@ -27,6 +27,20 @@ TEST("agent: idle costs no poll; expecting polls until it is turned off") {
   CHECK(pair.a.waitFor(isQuiet));
 }
 
+TEST("agent: while only a message of its own may still have to leave, it polls once a millisecond") {
+  freshFake();
+  Pair pair("flush");
+  pair.a.awaitFinal(Post(pair, Direction::kRead, {1}, {1}).notification("done").mustTo(pair.a));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const Clock::time_point start = Clock::now();
+  const uint64_t before = pair.a->counters().polls;
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const uint64_t polls = pair.a->counters().polls - before;
+  const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
+  CHECK(polls > 0);
+  CHECK(polls <= static_cast<uint64_t>(elapsed.count()) + 2);
+}
+
 TEST("agent: messages arrive once expected; those over the limit are dropped and counted") {
   freshFake();
   TestAgent agent("inbox");
