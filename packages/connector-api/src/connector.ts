@@ -225,6 +225,13 @@ export interface ConnectorScheduler {
     blocks: BlockIds,
   ): { readonly delayFree: boolean; readonly kvTransferParams: KvTransferParams | null }
   /**
+   * Between `delayFree` and the report `sent`: the answer with the params didn't reach who had asked, so nobody
+   * will come for these blocks. The connector lets go at once of what no peer has claimed; a claim that came
+   * before wins, one that comes after is refused as after the lease's end. The report follows as ever. Engines
+   * that don't learn of it leave it out, and the lease ends by its time. Added in CONTRACT_VERSION 7.
+   */
+  handoffUndelivered?(requestId: RequestId): void
+  /**
    * An idle engine goes on stepping while either is true. Not vLLM's hook `has_pending_block_frees`, which
    * makes its scheduler wait for blocks instead of preempting: both answer its `has_pending_push_work`.
    */

@@ -20,5 +20,6 @@ export const WIRE_VERSION = 4
  *      `keepsHistory` (0013)
  *   5  peers whose blocks have tokens and heads in the other order: `supportsDifferentLayouts`
  *   6  what a connector refuses of a config is known before it is made: `stagesInHostMemory`, `checkConfig`
+ *   7  an answer that reached nobody: `handoffUndelivered` (0015)
  */
-export const CONTRACT_VERSION = 6
+export const CONTRACT_VERSION = 7

@@ -133,6 +133,7 @@ function stepAnnounced(
       const claim = withShare(state.claim, event, event.kind === 'release' ? 'released' : 'read')
       return stay(isClaimOver(claim) ? { kind: 'over-early', claim } : { ...state, claim })
     }
+    case 'undelivered':
     case 'timer':
       return refuse(machine, state, event)
     default:
@@ -157,6 +158,7 @@ function stepEarly(
     case 'read-done':
     case 'release':
       return repeatEnd(state, state.claim, event)
+    case 'undelivered':
     case 'timer':
       return refuse(machine, state, event)
     default:
@@ -211,6 +213,9 @@ function stepLeased(
       const claim = withShare(state.claim, event, event.kind === 'release' ? 'released' : 'read')
       return isClaimOver(claim) ? finish(claim, now, context) : stay({ ...state, claim })
     }
+    case 'undelivered':
+      // A load that has asked has it from the answer that was thought lost; a heartbeat alone claims nothing.
+      return state.claim === null ? giveUp('undelivered', null) : stay(state)
     case 'timer':
       // Renewals move the deadline, not the timer.
       return now < state.deadline
@@ -224,12 +229,20 @@ function stepLeased(
   }
 }
 
-function expire(claim: Claim | null, ...before: readonly LeaseEffect[]): LeaseStep {
+const expire = (claim: Claim | null, ...before: readonly LeaseEffect[]): LeaseStep =>
+  giveUp('expired', claim, ...before)
+
+/** The blocks go back although somebody may still read them: who does is told that it was for nothing. */
+function giveUp(
+  why: 'expired' | 'undelivered',
+  claim: Claim | null,
+  ...before: readonly LeaseEffect[]
+): LeaseStep {
   const stragglers = stragglersOf(claim).map((of): LeaseEffect => ({
     kind: 'expect-straggler',
     of,
   }))
-  return end(...before, count('expired'), reportSent, ...stragglers)
+  return end(...before, count(why), reportSent, ...stragglers)
 }
 
 function stepRead(
@@ -244,6 +257,8 @@ function stepRead(
       return repeatEnd(state, state.claim, event)
     case 'heartbeat':
       return stay(state, answer(unknown))
+    case 'undelivered':
+      return stay(state)
     case 'timer':
       return now < state.forgetAt ? stay(state, { kind: 'arm', at: state.forgetAt }) : end()
     case 'lease-start':

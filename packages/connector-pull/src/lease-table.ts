@@ -121,6 +121,12 @@ export class LeaseTable {
     if (record !== undefined) this.#dispatch(record, { kind: 'withdraw' })
   }
 
+  /** The answer with its handoff reached nobody. */
+  undelivered(requestId: RequestId): void {
+    const record = this.#records.get(requestId)
+    if (record !== undefined) this.#dispatch(record, { kind: 'undelivered' })
+  }
+
   renew(requestId: RequestId, reader: Reader, share: Share): LeaseAnswer {
     const record = this.#records.get(requestId)
     if (record === undefined) return { kind: 'unknown' }
@@ -225,6 +231,9 @@ export class LeaseTable {
         return
       case 'released':
         this.#counters.add('leasesReleased')
+        return
+      case 'undelivered':
+        this.#counters.add('handoffsUndelivered')
         return
       case 'late':
         this.#counters.add('notificationsLate')

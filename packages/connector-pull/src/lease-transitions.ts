@@ -27,6 +27,7 @@ export const leaseTransitions: TransitionTable<LeaseState['kind'], LeaseEvent['k
     'read-done': ['read', 'leased'],
     // The last share is given back, and another was read.
     release: ['ended', 'leased', 'read'],
+    undelivered: ['leased', 'ended'],
     timer: ['leased', 'ended'],
   },
   // The record of a lease that is over may still have its old timer.
@@ -35,6 +36,7 @@ export const leaseTransitions: TransitionTable<LeaseState['kind'], LeaseEvent['k
     heartbeat: ['read'],
     'read-done': ['read'],
     release: ['read'],
+    undelivered: ['read'],
     timer: ['read', 'ended'],
   },
   ended: {},

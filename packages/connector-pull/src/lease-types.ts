@@ -28,6 +28,8 @@ export type LeaseEvent =
   /** A consumer that was offered it, and has not read it, wants it kept. */
   | { readonly kind: 'heartbeat'; readonly consumer: Consumer }
   | ({ readonly kind: 'read-done' | 'release' } & ReaderNews)
+  /** The answer with its handoff reached nobody. */
+  | { readonly kind: 'undelivered' }
   | { readonly kind: 'timer' }
 
 export interface ReaderNews {
@@ -48,7 +50,8 @@ export type LeaseEffect =
   | { readonly kind: 'expect-straggler'; readonly of: Straggler | null }
   | { readonly kind: 'count'; readonly what: LeaseCount }
 
-export type LeaseCount = 'granted' | 'expired' | 'read' | 'released' | 'late' | 'refused'
+export type LeaseCount =
+  'granted' | 'expired' | 'read' | 'released' | 'undelivered' | 'late' | 'refused'
 
 export interface LeaseContext {
   readonly leaseDurationMs: number

@@ -66,6 +66,8 @@ export type MetadataEntry =
   | { readonly kind: 'stage'; readonly requestId: RequestId; readonly blockIds: Uint32Array }
   /** It ended without KV that anyone may read. */
   | { readonly kind: 'withdraw'; readonly requestId: RequestId }
+  /** Its handoff reached nobody. */
+  | { readonly kind: 'undelivered'; readonly requestId: RequestId }
   /** A request came with a handoff: its lease is to be kept until it is read or given up. */
   | {
       readonly kind: 'offer'
@@ -96,6 +98,7 @@ const kindCodes = {
   abort: 6,
   offer: 7,
   stage: 8,
+  undelivered: 9,
 } as const
 
 /** Upper bound of an entry's encoded size, to cut a step's metadata at its limit. */
@@ -116,6 +119,7 @@ export function entrySizeBytes(entry: MetadataEntry): number {
     case 'announce':
     case 'lease':
     case 'withdraw':
+    case 'undelivered':
     case 'release':
     case 'abort':
       return base
@@ -161,6 +165,7 @@ function writeEntry(writer: ByteWriter, entry: MetadataEntry): void {
   switch (entry.kind) {
     case 'announce':
     case 'withdraw':
+    case 'undelivered':
     case 'release':
     case 'abort':
       writer.string(entry.requestId)
@@ -191,6 +196,8 @@ function readEntry(reader: ByteReader): MetadataEntry {
       return { kind: 'announce', requestId: readRequestId(reader) }
     case kindCodes.withdraw:
       return { kind: 'withdraw', requestId: readRequestId(reader) }
+    case kindCodes.undelivered:
+      return { kind: 'undelivered', requestId: readRequestId(reader) }
     case kindCodes.abort:
       return { kind: 'abort', requestId: readRequestId(reader) }
     case kindCodes.lease:

@@ -89,6 +89,12 @@ export class ProducerRequests {
     this.#step(requestId, { kind: 'sent' })
   }
 
+  /** Its handoff reached nobody. */
+  undelivered(requestId: RequestId): void {
+    const record = this.#records.get(requestId)
+    if (record?.state.kind === 'leased') this.#step(requestId, { kind: 'undelivered' })
+  }
+
   finish(request: RequestView, blocks: BlockIds): Finish {
     const { requestId } = request
     const record = this.#records.get(requestId)

@@ -119,6 +119,10 @@ export class ProducerWorker {
     this.#staged?.end(requestId)
   }
 
+  undelivered(requestId: RequestId): void {
+    this.#leases.undelivered(requestId)
+  }
+
   get openLeaseCount(): number {
     return this.#leases.openCount
   }

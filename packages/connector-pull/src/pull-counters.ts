@@ -20,6 +20,8 @@ const names = [
   'leasesExpired',
   'leasesRead',
   'leasesReleased',
+  /** Kept for nobody: the answer with the handoff reached no one, and no load had asked. */
+  'handoffsUndelivered',
   'notificationsLate',
   'messagesRefused',
 ] as const

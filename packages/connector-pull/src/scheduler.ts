@@ -8,6 +8,7 @@ import {
   type BlockIds,
   type ConnectorScheduler,
   type RankKey,
+  type RequestId,
   type RequestView,
   type SchedulerComponents,
   type WorkerOutput,
@@ -78,6 +79,10 @@ export class PullScheduler implements ConnectorScheduler {
   requestFinished(request: RequestView, blocks: BlockIds): Finish {
     this.#consumed.finished(request.requestId)
     return this.#produced.finish(request, blocks)
+  }
+
+  handoffUndelivered(requestId: RequestId): void {
+    this.#produced.undelivered(requestId)
   }
 
   hasPendingPushWork(): boolean {

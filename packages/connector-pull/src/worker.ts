@@ -181,6 +181,8 @@ function apply(entry: MetadataEntry, { consumer, producer }: Parts): void {
       return producer.stage(entry.requestId, entry.blockIds)
     case 'withdraw':
       return producer.withdraw(entry.requestId)
+    case 'undelivered':
+      return producer.undelivered(entry.requestId)
     case 'offer':
       return consumer.offer(entry)
     case 'load':

@@ -101,7 +101,7 @@ const handoff = fc.record({
 })
 const entry: fc.Arbitrary<MetadataEntry> = fc.oneof(
   fc.record({
-    kind: fc.constantFrom('announce', 'withdraw', 'release', 'abort'),
+    kind: fc.constantFrom('announce', 'withdraw', 'undelivered', 'release', 'abort'),
     requestId,
   }) as fc.Arbitrary<MetadataEntry>,
   fc.record({ kind: fc.constant('lease' as const), requestId, remainingMs: duration }),

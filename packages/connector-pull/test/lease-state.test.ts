@@ -61,6 +61,7 @@ const events: Record<string, LeaseEvent> = {
   'lease-start': { kind: 'lease-start', remainingMs: 300 },
   withdraw: { kind: 'withdraw' },
   timer: { kind: 'timer' },
+  undelivered: { kind: 'undelivered' },
   ...byReader('', reader),
   ...byReader(' by another', others['another engine']!),
 }
@@ -126,6 +127,7 @@ testMachine('lease', {
       ...over('over-early'),
     },
     leased: {
+      undelivered: 'ended: undelivered report-sent expect-straggler',
       timer: 'leased: arm',
       renew: 'leased: granted',
       heartbeat: 'leased: granted',
@@ -137,6 +139,7 @@ testMachine('lease', {
       'release by another': 'ended: released report-sent',
     },
     'leased, claimed': {
+      undelivered: 'leased:',
       timer: 'leased: arm',
       renew: 'leased: granted',
       heartbeat: 'leased: granted',
@@ -145,6 +148,7 @@ testMachine('lease', {
       ...denied('leased'),
     },
     'leased, over': {
+      undelivered: 'ended: undelivered report-sent expect-straggler',
       timer: 'ended: expired report-sent expect-straggler',
       renew: 'ended: unknown expired report-sent expect-straggler',
       heartbeat: 'ended: unknown expired report-sent expect-straggler',
@@ -156,6 +160,7 @@ testMachine('lease', {
       'release by another': 'ended: released report-sent',
     },
     'claimed, over': {
+      undelivered: 'leased:',
       timer: 'ended: expired report-sent expect-straggler',
       renew: 'ended: unknown expired report-sent expect-straggler',
       heartbeat: 'ended: unknown expired report-sent expect-straggler',
@@ -166,6 +171,7 @@ testMachine('lease', {
       'heartbeat by another': 'ended: unknown expired report-sent expect-straggler',
     },
     'another rank has read': {
+      undelivered: 'leased:',
       timer: 'leased: arm',
       renew: 'leased: granted',
       heartbeat: 'leased: granted',
@@ -173,8 +179,14 @@ testMachine('lease', {
       release: 'read: read report-sent arm',
       ...denied('leased'),
     },
-    read: { timer: 'read: arm', renew: 'read: completed', ...over('read') },
+    read: {
+      timer: 'read: arm',
+      undelivered: 'read:',
+      renew: 'read: completed',
+      ...over('read'),
+    },
     'read, to be forgotten': {
+      undelivered: 'read:',
       timer: 'ended:',
       renew: 'read: completed',
       ...over('read'),

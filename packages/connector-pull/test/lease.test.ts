@@ -1,4 +1,9 @@
-import { asEngineId, type KvTransferParams, type TransferAgent } from '@kvferry/connector-api'
+import {
+  asEngineId,
+  asRequestId,
+  type KvTransferParams,
+  type TransferAgent,
+} from '@kvferry/connector-api'
 import { expect, test } from 'vitest'
 import { Engine } from './fixtures/engine.ts'
 import {
@@ -65,6 +70,44 @@ test('D comes too late: nothing is read, and its request fails', async () => {
   expect(request.failedBlocks).toEqual([...request.blocks])
   expect(pair.d.metrics.get('kv_loads_failed_total ERR_KV_LEASE_EXPIRED')).toBe(1)
   expect(pair.d.agent.counters().transfersPosted).toBe(0)
+})
+
+test('the answer reached nobody: the lease is over at once, and who comes all the same is refused', async () => {
+  const pair = await createPair({ p: { options: long } })
+  await warmUp(pair)
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  pair.p.step()
+  pair.p.scheduler.handoffUndelivered?.(asRequestId('p-r0'))
+  await until(pair.world, () => pair.p.free.length === 64, 10)
+  expect(pair.p.counter('handoffsUndelivered')).toBe(1)
+  expect(pair.p.counter('leasesExpired')).toBe(0)
+  const request = pair.d.admit('d-r0', 30, params)
+  pair.d.step()
+  await until(pair.world, () => request.outcome === 'failed')
+  expect(request.errorCode).toBe('ERR_KV_LEASE_EXPIRED')
+})
+
+test('the answer was thought lost, and its load has asked: the lease stays', async () => {
+  const pair = await createPair({ times: slowFabric })
+  await warmUp(pair)
+  const request = await startLoad(pair)
+  await until(pair.world, () => pair.d.agent.counters().transfersOpen > 0)
+  await pair.world.clock.advance(1)
+  pair.p.scheduler.handoffUndelivered?.(asRequestId('p-r0'))
+  await until(pair.world, () => request.outcome === 'loaded')
+  expect(await pair.d.isLoadedRight(request, prompt)).toBe(true)
+  expect(pair.p.counter('handoffsUndelivered')).toBe(0)
+  await untilAllFree(pair)
+})
+
+test('a handoff that reached nobody before its lease began: the worker half hears both in one step', async () => {
+  const pair = await createPair({ p: { options: long } })
+  await pair.p.prefill('p-r0', prompt, 30)
+  pair.p.scheduler.handoffUndelivered?.(asRequestId('p-r0'))
+  // Unknown ones are ignored.
+  pair.p.scheduler.handoffUndelivered?.(asRequestId('nobody'))
+  await until(pair.world, () => pair.p.free.length === 64, 10)
+  await untilAllFree(pair)
 })
 
 test('D comes when the lease was given back: whatever it read is refused', async () => {

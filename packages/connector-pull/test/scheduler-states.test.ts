@@ -29,6 +29,7 @@ testMachine('producer request', {
     allocated: { kind: 'allocated' },
     readable: { kind: 'finished-readable' },
     unreadable: { kind: 'finished-unreadable' },
+    undelivered: { kind: 'undelivered' },
     sent: { kind: 'sent' },
   } satisfies Record<string, ProducerRequestEvent>,
   show: (effect) => (effect.kind === 'lease' ? `lease until ${effect.deadline}` : effect.kind),
@@ -39,7 +40,7 @@ testMachine('producer request', {
       readable: 'leased: lease until 1500',
       unreadable: 'ended: withdraw',
     },
-    leased: { sent: 'ended:' },
+    leased: { undelivered: 'leased: undelivered', sent: 'ended:' },
     ended: {},
   },
 })

@@ -46,6 +46,8 @@ export type MetadataEntry =
   | { readonly kind: 'abort-source'; readonly requestId: RequestId }
   /** It ended without, and nothing of it was handed over. */
   | { readonly kind: 'withdraw'; readonly requestId: RequestId }
+  /** Its answer reached nobody. */
+  | { readonly kind: 'undelivered'; readonly requestId: RequestId }
   | ConsumerWriteEntry
 
 const kindCodes = {
@@ -60,9 +62,10 @@ const kindCodes = {
   release: 9,
   abort: 10,
   begin: 11,
+  undelivered: 12,
 } as const satisfies Record<MetadataEntry['kind'], number>
 
-const bareKinds = ['begin', 'preempt', 'finish', 'abort-source', 'withdraw'] as const
+const bareKinds = ['begin', 'preempt', 'finish', 'abort-source', 'withdraw', 'undelivered'] as const
 const consumerKinds = ['offer', 'load', 'release', 'abort'] as const
 type BareKind = (typeof bareKinds)[number]
 
@@ -79,6 +82,7 @@ export function entrySizeBytes(entry: MetadataEntry): number {
     case 'finish':
     case 'abort-source':
     case 'withdraw':
+    case 'undelivered':
       return base
     case 'offer':
     case 'load':
@@ -121,6 +125,7 @@ function writeEntry(writer: ByteWriter, entry: MetadataEntry): void {
     case 'finish':
     case 'abort-source':
     case 'withdraw':
+    case 'undelivered':
       return
     case 'offer':
     case 'load':

@@ -24,6 +24,8 @@ export type ProducerRequestEvent =
   /** Ended by itself, with its prompt's KV in its blocks. */
   | { readonly kind: 'finished-readable' }
   | { readonly kind: 'finished-unreadable' }
+  /** Its answer reached nobody. */
+  | { readonly kind: 'undelivered' }
   /** The worker's report. */
   | { readonly kind: 'sent' }
 
@@ -34,6 +36,7 @@ export type ProducerRequestEffect =
   | { readonly kind: 'finish' }
   | { readonly kind: 'abort' }
   | { readonly kind: 'withdraw' }
+  | { readonly kind: 'undelivered' }
 
 type Kind = ProducerRequestState['kind']
 
@@ -59,7 +62,7 @@ export const producerRequestTransitions: TransitionTable<Kind, ProducerRequestEv
     'finished-readable': ['held'],
     'finished-unreadable': ['held'],
   },
-  held: { sent: ['ended'] },
+  held: { undelivered: ['held'], sent: ['ended'] },
   ended: {},
 }
 
@@ -78,6 +81,7 @@ function step(state: ProducerRequestState, event: ProducerRequestEvent): Produce
     case 'complete':
       return stepAnnounced(state, event)
     case 'held':
+      if (event.kind === 'undelivered') return stay(state, { kind: 'undelivered' })
       return stay({ kind: 'ended' })
     case 'ended':
       return refuse(machine, state, event)
@@ -107,6 +111,7 @@ function stepAnnounced(state: Announced, event: ProducerRequestEvent): ProducerS
       return unreadable(isHandedOver)
     case 'finished-unreadable':
       return unreadable(isHandedOver)
+    case 'undelivered':
     case 'sent':
       return refuse(machine, state, event)
     default:

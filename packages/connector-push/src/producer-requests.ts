@@ -132,6 +132,15 @@ export class ProducerRequests {
     if (record?.state.kind === 'held') this.#step(record, { kind: 'sent' })
   }
 
+  /** Its answer reached nobody. */
+  undelivered(requestId: RequestId): void {
+    const record = this.#records.get(requestId)
+    if (record?.state.kind !== 'held') return
+    this.#step(record, { kind: 'undelivered' })
+    // It finds the engine idle, perhaps.
+    this.#components.requestStep()
+  }
+
   /** What was handed over may be read until the worker's report, also while everything closes. */
   clear(): void {
     for (const [requestId, { state, transferId }] of this.#records) {
@@ -175,6 +184,7 @@ export class ProducerRequests {
       case 'preempt':
       case 'finish':
       case 'withdraw':
+      case 'undelivered':
         return this.#outbox.push({ kind: effect.kind, requestId })
     }
   }

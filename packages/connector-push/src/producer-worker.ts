@@ -101,6 +101,11 @@ export class ProducerWorker {
     this.#table.tell(requestId, { kind: isKept ? 'abort' : 'withdraw', error })
   }
 
+  /** Its answer reached nobody. */
+  undelivered(requestId: RequestId): void {
+    this.#table.tell(requestId, { kind: 'undelivered' })
+  }
+
   /** Resolves when no WRITE reads their blocks any more. */
   preempt(requestIds: readonly RequestId[]): Promise<void> {
     return this.#preemption.of(requestIds)

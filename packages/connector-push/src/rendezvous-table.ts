@@ -276,6 +276,8 @@ export class RendezvousTable {
         this.#init.counters.add('leasesExpired')
         this.#init.components.metrics.add('kv_leases_expired_total')
         return
+      case 'count-undelivered':
+        return this.#init.counters.add('handoffsUndelivered')
     }
   }
 

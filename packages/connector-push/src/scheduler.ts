@@ -9,6 +9,7 @@ import {
   type ConnectorScheduler,
   type KvTransferParams,
   type RankKey,
+  type RequestId,
   type RequestView,
   type SchedulerComponents,
   type StepView,
@@ -91,6 +92,10 @@ export class PushScheduler implements ConnectorScheduler {
   ): { readonly delayFree: boolean; readonly kvTransferParams: KvTransferParams | null } {
     this.#consumed.finished(request.requestId)
     return { delayFree: this.#produced.finish(request, blocks), kvTransferParams: null }
+  }
+
+  handoffUndelivered(requestId: RequestId): void {
+    this.#produced.undelivered(requestId)
   }
 
   /** Blocks wait for their WRITE, or for the report of its end. */

@@ -38,6 +38,8 @@ export type SourceEvent =
   | { readonly kind: 'abort'; readonly error: AnyConnectorError }
   /** It ended without, and nothing of it was ever handed over: the engine keeps nothing. */
   | { readonly kind: 'withdraw'; readonly error: AnyConnectorError }
+  /** Its answer reached nobody: no consumer that has not come yet will come. */
+  | { readonly kind: 'undelivered' }
   /** A consumer asks that it be kept. */
   | { readonly kind: 'renew' }
   /** A consumer rank has had its part, or does without. */
@@ -63,6 +65,7 @@ export type SourceEffect =
   /** Its blocks are the engine's again. */
   | { readonly kind: 'report-sent' }
   | { readonly kind: 'count-expired' }
+  | { readonly kind: 'count-undelivered' }
 
 type Kind = SourceState['kind']
 
@@ -86,11 +89,13 @@ export const sourceTransitions: TransitionTable<Kind, SourceEvent['kind']> = {
     'part-end': ['computed'],
   },
   held: {
+    undelivered: ['held', 'ended'],
     renew: ['held'],
     'part-end': ['held', 'ended'],
     timer: ['held', 'ended'],
   },
   draining: {
+    undelivered: ['draining'],
     renew: ['draining'],
     'part-end': ['draining', 'ended'],
   },
@@ -156,6 +161,7 @@ function stepUnfinished(
     case 'part-end':
     case 'renew':
       return stay(state)
+    case 'undelivered':
     case 'timer':
       return refuse(machine, state, event)
     default:
@@ -181,6 +187,10 @@ function stepHeld(
       return stay(now < state.deadline || isTaken ? { kind: 'held', deadline: renewed } : state)
     case 'part-end':
       return isServed(context) ? reportEnd() : stay(state)
+    case 'undelivered':
+      // One rank that came, or did without, speaks for a consumer that is there.
+      if (isTaken || context.endedCount > 0) return stay(state)
+      return reportEnd({ kind: 'count-undelivered' })
     case 'timer': {
       if (now < state.deadline) return stay(state, { kind: 'arm', at: state.deadline })
       // A registration ends by itself, in one way or the other; until then its WRITE may read.

@@ -158,6 +158,8 @@ function apply(entry: MetadataEntry, { consumer, producer }: Parts): void {
       return producer.end(entry.requestId, true)
     case 'withdraw':
       return producer.end(entry.requestId, false)
+    case 'undelivered':
+      return producer.undelivered(entry.requestId)
     case 'offer':
       return consumer.offer(entry)
     case 'load':

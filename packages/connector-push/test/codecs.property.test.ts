@@ -42,10 +42,12 @@ const entry = fc.oneof(
   fc.record({
     kind: fc.constantFrom(
       'begin',
+      'undelivered',
       'preempt',
       'finish',
       'abort-source',
       'withdraw',
+      'undelivered',
       'release',
       'abort',
     ),

@@ -25,6 +25,7 @@ testMachine('producer request', {
     preempted: { kind: 'preempted' },
     readable: { kind: 'finished-readable' },
     unreadable: { kind: 'finished-unreadable' },
+    undelivered: { kind: 'undelivered' },
     sent: { kind: 'sent' },
   } satisfies Record<string, ProducerRequestEvent>,
   show: (effect) =>
@@ -60,7 +61,7 @@ testMachine('producer request', {
       readable: 'held: finish',
       unreadable: 'held: abort',
     },
-    held: { sent: 'ended:' },
+    held: { undelivered: 'held: undelivered', sent: 'ended:' },
     ended: {},
   },
 })

@@ -32,6 +32,7 @@ const events: Record<string, SourceEvent> = {
   finish: { kind: 'finish' },
   abort: { kind: 'abort', error },
   withdraw: { kind: 'withdraw', error },
+  undelivered: { kind: 'undelivered' },
   renew: { kind: 'renew' },
   'part-end': { kind: 'part-end' },
   timer: { kind: 'timer' },
@@ -46,14 +47,20 @@ const circumstances: Readonly<
     expected: {
       computed: { finish: 'held: arm-1500', abort: 'ended: report-sent' },
       computing: { finish: 'ended: report-sent', abort: 'ended: report-sent' },
-      held: { renew: 'held:', 'part-end': 'held:', timer: 'held: arm-1200' },
+      held: {
+        undelivered: 'ended: count-undelivered report-sent',
+        renew: 'held:',
+        'part-end': 'held:',
+        timer: 'held: arm-1200',
+      },
       // Too late: its timer is about to ring.
       'held, over': {
+        undelivered: 'ended: count-undelivered report-sent',
         renew: 'held:',
         'part-end': 'held:',
         timer: 'ended: count-expired report-sent',
       },
-      draining: { renew: 'draining:', 'part-end': 'ended: report-sent' },
+      draining: { undelivered: 'draining:', renew: 'draining:', 'part-end': 'ended: report-sent' },
     },
   },
   'one of two is being written to': {
@@ -61,9 +68,19 @@ const circumstances: Readonly<
     expected: {
       computed: { finish: 'held: arm-1500', abort: 'draining: fail-parts' },
       computing: { finish: 'draining: fail-parts', abort: 'draining: fail-parts' },
-      held: { renew: 'held:', 'part-end': 'held:', timer: 'held: arm-1200' },
-      'held, over': { renew: 'held:', 'part-end': 'held:', timer: 'held: arm-1500' },
-      draining: { renew: 'draining:', 'part-end': 'draining:' },
+      held: {
+        undelivered: 'held:',
+        renew: 'held:',
+        'part-end': 'held:',
+        timer: 'held: arm-1200',
+      },
+      'held, over': {
+        undelivered: 'held:',
+        renew: 'held:',
+        'part-end': 'held:',
+        timer: 'held: arm-1500',
+      },
+      draining: { undelivered: 'draining:', renew: 'draining:', 'part-end': 'draining:' },
     },
   },
   'every consumer rank has had its part': {
@@ -71,13 +88,19 @@ const circumstances: Readonly<
     expected: {
       computed: { finish: 'ended: report-sent', abort: 'ended: report-sent' },
       computing: { finish: 'ended: report-sent', abort: 'ended: report-sent' },
-      held: { renew: 'held:', 'part-end': 'ended: report-sent', timer: 'held: arm-1200' },
+      held: {
+        undelivered: 'held:',
+        renew: 'held:',
+        'part-end': 'ended: report-sent',
+        timer: 'held: arm-1200',
+      },
       'held, over': {
+        undelivered: 'held:',
         renew: 'held:',
         'part-end': 'ended: report-sent',
         timer: 'ended: count-expired report-sent',
       },
-      draining: { renew: 'draining:', 'part-end': 'ended: report-sent' },
+      draining: { undelivered: 'draining:', renew: 'draining:', 'part-end': 'ended: report-sent' },
     },
   },
 }

@@ -59,6 +59,8 @@ export type MetadataEntry =
   | { readonly kind: 'forget'; readonly requestId: RequestId }
   /** It ended without. */
   | { readonly kind: 'withdraw'; readonly requestId: RequestId }
+  /** It ended with KV, and its handoff reached nobody. */
+  | { readonly kind: 'undelivered'; readonly requestId: RequestId }
   | ConsumerWriteEntry
 
 const kindCodes = {
@@ -72,6 +74,7 @@ const kindCodes = {
   ask: 8,
   restore: 9,
   forget: 10,
+  undelivered: 11,
 } as const satisfies Record<MetadataEntry['kind'], number>
 
 const kinds = Object.keys(kindCodes) as MetadataEntry['kind'][]
@@ -89,6 +92,7 @@ export function entrySizeBytes(entry: MetadataEntry): number {
     case 'restore':
       return base + 4 * entry.blockIds.length
     case 'withdraw':
+    case 'undelivered':
     case 'forget':
       return base
     case 'offer':
@@ -128,6 +132,7 @@ function writeEntry(writer: ByteWriter, entry: MetadataEntry): void {
       writer.u32List(entry.blockIds)
       return
     case 'withdraw':
+    case 'undelivered':
     case 'forget':
       return
     case 'offer':
@@ -173,6 +178,7 @@ function readEntry(reader: ByteReader): MetadataEntry {
     case 'restore':
       return { kind, requestId, blockIds: reader.u32List(entryBlockCountMax) }
     case 'withdraw':
+    case 'undelivered':
     case 'forget':
       return { kind, requestId }
     case 'offer':

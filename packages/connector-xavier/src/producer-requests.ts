@@ -100,6 +100,12 @@ export class ProducerRequests {
     if (record?.state.kind === 'leased') this.#step(requestId, { kind: 'sent' })
   }
 
+  /** Its handoff reached nobody. */
+  undelivered(requestId: RequestId): void {
+    const record = this.#records.get(requestId)
+    if (record?.state.kind === 'leased') this.#step(requestId, { kind: 'undelivered' })
+  }
+
   /** `keysOf`: asked for when its blocks are handed over; under these the history may keep them. */
   finish(request: RequestView, blocks: BlockIds, keysOf: () => BlockKeys): Finish {
     const { requestId, promptDigest, promptTokenCount: tokenCount } = request
@@ -138,7 +144,7 @@ export class ProducerRequests {
     if (state.kind === 'ended') this.#records.delete(requestId)
     for (const { kind } of effects) {
       if (kind === 'announce') this.#outbox.push({ kind, requestId, ticket: record.ticket })
-      else if (kind === 'withdraw') this.#outbox.push({ kind, requestId })
+      else if (kind !== 'lease') this.#outbox.push({ kind, requestId })
     }
     // Hooks before `buildConnectorMeta` are inside a step already; an end may find the engine idle.
     if (event.kind !== 'allocated' && effects.length > 0) this.#components.requestStep()

@@ -8,6 +8,7 @@ import {
   type BlockIds,
   type ConnectorScheduler,
   type RankKey,
+  type RequestId,
   type RequestView,
   type SchedulerComponents,
   type WorkerOutput,
@@ -91,6 +92,10 @@ export class XavierScheduler implements ConnectorScheduler {
     const finish = this.#produced.finish(request, blocks, () => this.#returning.offer(requestId))
     this.#returning.finished(requestId)
     return finish
+  }
+
+  handoffUndelivered(requestId: RequestId): void {
+    this.#produced.undelivered(requestId)
   }
 
   hasPendingPushWork(): boolean {

@@ -9,7 +9,13 @@ import {
   type RequestId,
   type Timer,
 } from '@kvferry/connector-api'
-import type { PromptFacts, WritePart, WriteSource } from '@kvferry/connector-api/remote-writes'
+import {
+  hasOpenPosts,
+  type ConsumerPeer,
+  type PromptFacts,
+  type WritePart,
+  type WriteSource,
+} from '@kvferry/connector-api/remote-writes'
 import type { Ticket } from './handoff.ts'
 import type { TicketState } from './ticket-state.ts'
 
@@ -43,7 +49,7 @@ export const announced = (ticket: Ticket, requestId: RequestId): TicketRecord =>
     withdrawn: new Set(),
     timer: null,
   },
-  state: { kind: 'announced', claimant: null, isReading: false, isReleased: false },
+  state: { kind: 'announced', claimant: null, isReading: false, isReleased: false, isGone: false },
 })
 
 /** All of its prompt's KV. */
@@ -60,6 +66,10 @@ export const sourceOf = (
 export function offerOf({ keys, source }: TicketRecord): HistoryOffer {
   return { keys, blockIds: Uint32Array.from(source!.blockIds.slice(0, blockKeyCount(keys))) }
 }
+
+/** WRITEs into blocks of this consumer are open. */
+export const isWrittenTo = ({ part }: TicketRecord, peer: ConsumerPeer): boolean =>
+  part !== null && part.peer === peer && hasOpenPosts(part)
 
 export interface TicketPart extends WritePart {
   readonly transfer: TicketRecord

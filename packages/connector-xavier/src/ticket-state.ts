@@ -22,13 +22,15 @@ export interface Claimant {
 export type TicketState =
   /**
    * Its request is being computed; the worker half knows it in case a consumer is faster than the step that
-   * registers it. `isReading`, `isReleased`: what that consumer did meanwhile.
+   * registers it. `isReading`, `isReleased`, `isGone`: what that consumer did meanwhile.
    */
   | {
       readonly kind: 'announced'
       readonly claimant: Claimant | null
       readonly isReading: boolean
       readonly isReleased: boolean
+      /** Its association ended, and it has not spoken since. */
+      readonly isGone: boolean
     }
   | { readonly kind: 'unclaimed'; readonly deadline: Instant }
   | { readonly kind: 'claimed'; readonly claimant: Claimant; readonly deadline: Instant }
@@ -50,6 +52,8 @@ export type TicketEvent =
   | { readonly kind: 'release'; readonly claimant: Claimant }
   /** The association with that consumer ended. */
   | { readonly kind: 'claimant-gone'; readonly claimant: Claimant }
+  /** The answer with it reached nobody. */
+  | { readonly kind: 'undelivered' }
   | { readonly kind: 'retention-end' }
   | { readonly kind: 'timer' }
   | { readonly kind: 'close' }
@@ -62,7 +66,9 @@ export type TicketEffect =
   | { readonly kind: 'retain' }
   /** The blocks are the engine's again. */
   | { readonly kind: 'report-sent' }
-  | { readonly kind: 'count'; readonly what: 'registered' | 'expired' | 'finished' | 'refused' }
+  | { readonly kind: 'count'; readonly what: TicketCount }
+
+export type TicketCount = 'registered' | 'expired' | 'finished' | 'undelivered' | 'refused'
 
 export interface TicketContext {
   readonly unclaimedMs: number
@@ -79,10 +85,7 @@ const stay = (state: TicketState, ...effects: readonly TicketEffect[]): TicketSt
   effects,
 })
 const answer = (isGranted: boolean): TicketEffect => ({ kind: 'answer', isGranted })
-const count = (what: Extract<TicketEffect, { kind: 'count' }>['what']): TicketEffect => ({
-  kind: 'count',
-  what,
-})
+const count = (what: TicketCount): TicketEffect => ({ kind: 'count', what })
 
 const finish = (...before: readonly TicketEffect[]): TicketStep =>
   stay({ kind: 'finished' }, ...before, count('finished'), { kind: 'report-sent' })
@@ -134,16 +137,18 @@ function stepAnnounced(
       return stay({ kind: 'finished' })
     case 'claim':
       if (isOthers) return stay(state, answer(false), count('refused'))
-      return stay({ ...state, claimant: event.claimant }, answer(true))
+      return stay({ ...state, claimant: event.claimant, isGone: false }, answer(true))
     case 'read-start':
       if (isOthers) return refuse(machine, state, event)
-      return stay({ ...state, claimant: event.claimant, isReading: true })
+      return stay({ ...state, claimant: event.claimant, isReading: true, isGone: false })
     case 'read-end':
       return stay({ ...state, isReading: false, isReleased: true })
     case 'release':
       return isOthers ? stay(state, count('refused')) : stay({ ...state, isReleased: true })
     case 'claimant-gone':
-      return stay(state)
+      // It keeps the ticket: the same life may come back.
+      return stay(claimant === null || isOthers ? state : { ...state, isGone: true })
+    case 'undelivered':
     case 'retention-end':
     case 'timer':
       return refuse(machine, state, event)
@@ -153,14 +158,15 @@ function stepAnnounced(
 }
 
 function stepRegister(
-  { claimant, isReading, isReleased }: Extract<TicketState, { kind: 'announced' }>,
+  { claimant, isReading, isReleased, isGone }: Extract<TicketState, { kind: 'announced' }>,
   now: Instant,
   context: TicketContext,
 ): TicketStep {
   const registered = count('registered')
   if (claimant !== null && isReading) return stay({ kind: 'reading', claimant }, registered)
   if (isReleased) return letGo(context, registered)
-  const deadline = instantPlus(now, claimant === null ? context.unclaimedMs : context.claimedMs)
+  const isAwaited = claimant !== null && !isGone
+  const deadline = instantPlus(now, isAwaited ? context.claimedMs : context.unclaimedMs)
   const state: TicketState =
     claimant === null ? { kind: 'unclaimed', deadline } : { kind: 'claimed', claimant, deadline }
   return stay(state, registered, { kind: 'arm', at: deadline })
@@ -194,6 +200,9 @@ function stepIdle(
       if (soon >= state.deadline) return stay(state)
       return stay({ ...state, deadline: soon }, { kind: 'arm', at: soon })
     }
+    case 'undelivered':
+      // Who has claimed it has it from the answer that was thought lost.
+      return state.kind === 'claimed' ? stay(state) : letGo(context, count('undelivered'))
     case 'timer':
       return now < state.deadline ? stay(state, { kind: 'arm', at: state.deadline }) : expire()
     case 'close':
@@ -229,6 +238,7 @@ function stepReading(
     case 'timer':
     case 'release':
     case 'claimant-gone':
+    case 'undelivered':
     case 'close':
       return stay(state)
     case 'register':
@@ -253,6 +263,7 @@ function stepRetaining(
     case 'timer':
     case 'release':
     case 'claimant-gone':
+    case 'undelivered':
     case 'close':
       return stay(state)
     case 'register':

@@ -2,7 +2,8 @@
 import type { AnyConnectorError, HistoryOffer } from '@kvferry/connector-api'
 import type { WriteTableOptions } from '@kvferry/connector-api/remote-writes'
 import type { XavierOptions } from './options.ts'
-import type { TicketPart } from './ticket-record.ts'
+import type { TicketPart, TicketRecord } from './ticket-record.ts'
+import type { TicketContext } from './ticket-state.ts'
 import type { XavierCounters } from './xavier-counters.ts'
 
 export interface TicketTableOptions extends Omit<WriteTableOptions<TicketPart>, 'onPartEnd'> {
@@ -18,3 +19,12 @@ export interface TicketTableOptions extends Omit<WriteTableOptions<TicketPart>, 
   /** After a ticket began or ended. */
   readonly onChange: () => void
 }
+
+export const contextOf = (
+  { options, retain }: TicketTableOptions,
+  { keys }: TicketRecord,
+): TicketContext => ({
+  unclaimedMs: options.unclaimedTicketMs,
+  claimedMs: options.claimedTicketMs,
+  isRetained: retain !== null && keys.length > 0,
+})

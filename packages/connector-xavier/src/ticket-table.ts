@@ -7,7 +7,6 @@ import { limits, type AnyConnectorError, type RequestId } from '@kvferry/connect
 import { closed } from '@kvferry/connector-api/protocol'
 import {
   WriteTable,
-  hasOpenPosts,
   isOpen,
   isSamePrompt,
   lateKey,
@@ -26,6 +25,7 @@ import type { Ticket } from './handoff.ts'
 import { xavierLimits } from './limits.ts'
 import {
   announced,
+  isWrittenTo,
   noKeys,
   noTicket,
   offerOf,
@@ -41,7 +41,7 @@ import {
   type TicketEffect,
   type TicketEvent,
 } from './ticket-state.ts'
-import type { TicketTableOptions } from './ticket-table-options.ts'
+import { contextOf, type TicketTableOptions } from './ticket-table-options.ts'
 import { WrittenLoads } from './written-loads.ts'
 import { countTicket } from './xavier-counters.ts'
 
@@ -111,6 +111,12 @@ export class TicketTable implements TransferDesk {
     this.#dispatch(record, { kind: 'withdraw' })
   }
 
+  /** The answer with its ticket reached nobody. Unknown ids are ignored: the ticket may have ended. */
+  undelivered(requestId: RequestId): void {
+    const record = this.#byRequest.get(requestId)
+    if (record !== undefined) this.#dispatch(record, { kind: 'undelivered' })
+  }
+
   /** A claim, or the same again. */
   renew(ticket: string, peer: ConsumerPeer): TransferStanding {
     const record = this.#tickets.get(ticket)
@@ -178,9 +184,7 @@ export class TicketTable implements TransferDesk {
   }
 
   hasOpenWrites(peer: ConsumerPeer): boolean {
-    return [...this.#tickets.values()].some(
-      ({ part }) => part !== null && part.peer === peer && hasOpenPosts(part),
-    )
+    return [...this.#tickets.values()].some((record) => isWrittenTo(record, peer))
   }
 
   /** Nothing is taken on any more; what is not on its way is given up. */
@@ -246,11 +250,7 @@ export class TicketTable implements TransferDesk {
 
   /** Whether what was asked for is granted; false where nothing was asked. */
   #dispatch(record: TicketRecord, event: TicketEvent): boolean {
-    const { unclaimedTicketMs, claimedTicketMs } = this.#init.options
-    const context = {
-      ...{ unclaimedMs: unclaimedTicketMs, claimedMs: claimedTicketMs },
-      isRetained: this.#init.retain !== null && record.keys.length > 0,
-    }
+    const context = contextOf(this.#init, record)
     const now = this.#init.components.clock.now()
     const { state, effects } = stepTicket(record.state, event, now, context)
     this.#heldCount += Number(isHeld(state)) - Number(isHeld(record.state))

@@ -28,6 +28,7 @@ export const ticketTransitions: TransitionTable<TicketState['kind'], TicketEvent
     // P11, P13
     release: ['retaining', 'finished'],
     'claimant-gone': ['unclaimed'],
+    undelivered: ['retaining', 'finished'],
     close: ['finished'],
   },
   claimed: {
@@ -40,6 +41,7 @@ export const ticketTransitions: TransitionTable<TicketState['kind'], TicketEvent
     // P12, P13
     release: ['claimed', 'retaining', 'finished'],
     'claimant-gone': ['claimed'],
+    undelivered: ['claimed'],
     close: ['finished'],
   },
   reading: {
@@ -51,6 +53,7 @@ export const ticketTransitions: TransitionTable<TicketState['kind'], TicketEvent
     // P12, P14
     release: ['reading'],
     'claimant-gone': ['reading'],
+    undelivered: ['reading'],
     close: ['reading'],
   },
   retaining: {
@@ -58,6 +61,7 @@ export const ticketTransitions: TransitionTable<TicketState['kind'], TicketEvent
     timer: ['retaining'],
     release: ['retaining'],
     'claimant-gone': ['retaining'],
+    undelivered: ['retaining'],
     // P15
     'retention-end': ['finished'],
     close: ['retaining'],

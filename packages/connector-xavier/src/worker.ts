@@ -181,6 +181,8 @@ function apply(entry: MetadataEntry, { consumer, producer: { tickets, history } 
       return history?.forget(entry.requestId)
     case 'withdraw':
       return tickets.withdrawSource(entry.requestId)
+    case 'undelivered':
+      return tickets.undelivered(entry.requestId)
     case 'offer':
       return consumer.offer(entry)
     case 'load':

@@ -2,6 +2,7 @@
 import type { Metrics } from '@kvferry/connector-api'
 import { Counters } from '@kvferry/connector-api/protocol'
 import { writeCounterNames } from '@kvferry/connector-api/remote-writes'
+import type { TicketCount } from './ticket-state.ts'
 
 /** Registered = finished once nothing is open; expired tickets (`leasesExpired`) are finished, too. */
 const names = [
@@ -20,7 +21,7 @@ export const createCounters = (): XavierCounters => new Counters(names)
 /** What befell a ticket, in our counters and in the metrics that all connectors share. */
 export function countTicket(
   of: { readonly counters: XavierCounters; readonly components: { readonly metrics: Metrics } },
-  what: 'registered' | 'expired' | 'finished' | 'refused',
+  what: TicketCount,
 ): void {
   const {
     counters,
@@ -37,6 +38,9 @@ export function countTicket(
       return
     case 'finished':
       counters.add('ticketsFinished')
+      return
+    case 'undelivered':
+      counters.add('handoffsUndelivered')
       return
     case 'refused':
       counters.add('claimsRefused')

@@ -20,7 +20,10 @@ const keys = fc
 const prompt = fc.record({ tokenCount: u32, digest })
 
 const entry = fc.oneof(
-  fc.record({ kind: fc.constantFrom('withdraw', 'release', 'abort', 'forget'), requestId: id }),
+  fc.record({
+    kind: fc.constantFrom('withdraw', 'undelivered', 'release', 'abort', 'forget'),
+    requestId: id,
+  }),
   fc.record({ kind: fc.constant('ask'), requestId: id, question: u32, keys }),
   fc.record({ kind: fc.constant('restore'), requestId: id, blockIds }),
   fc.record({ kind: fc.constant('announce'), requestId: id, ticket: id }),

@@ -25,10 +25,12 @@ const announced = {
   claimant: null,
   isReading: false,
   isReleased: false,
+  isGone: false,
 } as const
 const states: Readonly<Record<string, TicketState>> = {
   announced,
   'announced, claimed early': { ...announced, claimant: owner },
+  'announced, claimant gone': { ...announced, claimant: owner, isGone: true },
   'announced, read early': { ...announced, claimant: owner, isReading: true },
   'announced, released early': { ...announced, isReleased: true },
   unclaimed: { kind: 'unclaimed', deadline: at(1_050) },
@@ -52,6 +54,7 @@ const events: Readonly<Record<string, TicketEvent>> = {
   'release by another': { kind: 'release', claimant: stranger },
   'claimant-gone': { kind: 'claimant-gone', claimant: owner },
   'another gone': { kind: 'claimant-gone', claimant: stranger },
+  undelivered: { kind: 'undelivered' },
   'retention-end': { kind: 'retention-end' },
   timer: { kind: 'timer' },
   close: { kind: 'close' },
@@ -73,6 +76,14 @@ const always: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   'announced, claimed early': {
     register: 'claimed: registered arm-1600',
+    claim: 'announced: granted',
+    'claim by another': 'announced: denied refused',
+    'read-start': 'announced:',
+    release: 'announced:',
+    'release by another': 'announced: refused',
+  },
+  'announced, claimant gone': {
+    register: 'claimed: registered arm-1120',
     claim: 'announced: granted',
     'claim by another': 'announced: denied refused',
     'read-start': 'announced:',
@@ -113,6 +124,7 @@ const always: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     timer: 'claimed: arm-1500',
     'claimant-gone': 'claimed: arm-1120',
     'another gone': 'claimed:',
+    undelivered: 'claimed:',
     close: finished,
   },
   'claimed, over': {
@@ -123,6 +135,7 @@ const always: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     timer: expired,
     'claimant-gone': 'claimed:',
     'another gone': 'claimed:',
+    undelivered: 'claimed:',
     close: finished,
   },
   reading: {
@@ -132,6 +145,7 @@ const always: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'release by another': 'reading:',
     'claimant-gone': 'reading:',
     'another gone': 'reading:',
+    undelivered: 'reading:',
     timer: 'reading:',
     close: 'reading:',
   },
@@ -142,6 +156,7 @@ const always: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'release by another': 'retaining:',
     'claimant-gone': 'retaining:',
     'another gone': 'retaining:',
+    undelivered: 'retaining:',
     'retention-end': finished,
     timer: 'retaining:',
     close: 'retaining:',
@@ -167,8 +182,14 @@ const whenReleased = (
   outcome: string,
 ): Readonly<Record<string, Readonly<Record<string, string>>>> => ({
   'announced, released early': { register: outcome.replace(': ', ': registered ') },
-  unclaimed: { release: outcome, 'release by another': outcome },
-  'unclaimed, over': { release: outcome, 'release by another': outcome },
+  unclaimed: {
+    ...{ release: outcome, 'release by another': outcome },
+    undelivered: outcome.replace(': ', ': undelivered '),
+  },
+  'unclaimed, over': {
+    ...{ release: outcome, 'release by another': outcome },
+    undelivered: outcome.replace(': ', ': undelivered '),
+  },
   claimed: { release: outcome },
   'claimed, over': { release: outcome },
   reading: { 'read-end': outcome },

@@ -18,7 +18,7 @@ const life = (engine: string, incarnation = 'one'): Claimant => ({
 })
 const [owner, stranger] = [life('d0'), life('d1')]
 const announced: TicketState = {
-  ...{ kind: 'announced', claimant: null, isReading: false, isReleased: false },
+  ...{ kind: 'announced', claimant: null, isReading: false, isReleased: false, isGone: false },
 }
 
 const off: TicketContext = { unclaimedMs: 120_000, claimedMs: 600_000, isRetained: false }
@@ -84,6 +84,20 @@ describe('times', () => {
     expect(after(...left, [129_999, timer]).kind).toBe('claimed')
     expect(after(...left, [130_000, timer]).kind).toBe('finished')
     expect(after(...left, [20_000, claim], [619_999, timer]).kind).toBe('claimed')
+  })
+
+  test('one that is gone before the ticket is registered, too; its life may come back', () => {
+    const gone: TicketEvent = { kind: 'claimant-gone', claimant: owner }
+    const early = [
+      [0, claim],
+      [1_000, gone],
+    ] as const
+    const left = [...early, [10_000, register]] as const
+    expect(claimantOf(after(...left))).toBe(owner)
+    expect(after(...left, [129_999, timer]).kind).toBe('claimed')
+    expect(after(...left, [130_000, timer]).kind).toBe('finished')
+    const back = [...early, [2_000, claim], [10_000, register]] as const
+    expect(after(...back, [609_999, timer]).kind).toBe('claimed')
   })
 })
 

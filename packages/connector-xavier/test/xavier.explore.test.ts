@@ -43,6 +43,7 @@ const wrongRules: Readonly<Record<keyof Rules, readonly [Bounds, RegExp]>> = {
   forgetsWithdrawals: [{ ...one, aborts: 1 }, /^S1/],
   answersAtOnce: [{ ...one, aborts: 1 }, /^S1/],
   expiresUnderRead: [one, /^S1/],
+  takesBackClaims: [{ ...one, aborts: 1 }, /^S1/],
   freesUnderCopy: [one, /^S1/],
   freesAtAbort: [{ ...one, aborts: 1 }, /^S1/],
 }

@@ -122,15 +122,19 @@ describe('abort', () => {
     expect(engine.finishedHooks).toEqual(['a', 'b'])
   })
 
-  it('of an answered or unknown request changes nothing', () => {
+  it('of an answered request says that its handoff reached nobody, and leaves its blocks where they are', () => {
     const engine = new Scheduling()
     engine.delayFree.add('a')
     engine.add('a', 4)
+    engine.add('without handoff', 4)
     engine.step()
-    engine.lifecycle.abort('a' as never)
-    engine.lifecycle.abort('never heard of' as never)
-    expect(engine.ended).toHaveLength(1)
+    for (const id of ['a', 'without handoff', 'never heard of']) engine.lifecycle.abort(id as never)
+    expect(engine.undelivered).toEqual(['a'])
+    expect(engine.ended).toHaveLength(2)
     expect(counts(engine)).toMatchObject({ leased: 1 })
+    engine.send('a')
+    engine.lifecycle.abort('a' as never)
+    expect(engine.undelivered).toEqual(['a'])
   })
 })
 

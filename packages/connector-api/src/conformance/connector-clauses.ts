@@ -67,6 +67,12 @@ export const connectorClauses = [
   { id: 'C4.4', sentence: 'a consumer that comes after the lease gets an error, not other bytes' },
   { id: 'C4.5', sentence: 'a consumer that gives up before it has blocks frees the producer’s' },
   { id: 'C4.6', sentence: 'a slow transfer within its lease is good' },
+  {
+    id: 'C4.7',
+    sentence:
+      'a handoff that reached nobody: the blocks are free at once, and who comes gets an error',
+  },
+  { id: 'C4.8', sentence: 'a handoff that was thought lost, and is being used, stays good' },
 
   { id: 'C5.1', sentence: 'the consumer’s abort at any point leaks nothing' },
   { id: 'C5.2', sentence: 'the producer’s abort at any point leaks nothing' },

@@ -30,4 +30,5 @@ export {
   doubleReport,
   freeAtAbort,
   ignoreEpoch,
+  keepUndelivered,
 } from './mutants/common-mutants.ts'

@@ -18,6 +18,8 @@ export type ProducerRequestEvent =
   /** Ended with KV in blocks that a consumer may read. */
   | { readonly kind: 'finished-readable' }
   | { readonly kind: 'finished-unreadable' }
+  /** Its handoff reached nobody. */
+  | { readonly kind: 'undelivered' }
   /** The worker reported the end of its lease. */
   | { readonly kind: 'sent' }
 
@@ -26,6 +28,8 @@ export type ProducerRequestEffect =
   | { readonly kind: 'withdraw' }
   /** Keep the blocks, start the lease, hand over. */
   | { readonly kind: 'lease'; readonly deadline: Instant }
+  /** Keep them for no consumer that has not come yet. */
+  | { readonly kind: 'undelivered' }
 
 export interface ProducerContext {
   /** How long its blocks are kept for a reader. */
@@ -44,7 +48,7 @@ export const producerRequestTransitions = {
     'finished-readable': ['leased'],
     'finished-unreadable': ['ended'],
   },
-  leased: { sent: ['ended'] },
+  leased: { undelivered: ['leased'], sent: ['ended'] },
   ended: {},
 } as const satisfies TransitionTable<ProducerRequestState['kind'], ProducerRequestEvent['kind']>
 
@@ -63,6 +67,7 @@ function step(
     case 'announced':
       return stepUnfinished(state, event, now, context)
     case 'leased':
+      if (event.kind === 'undelivered') return { state, effects: [{ kind: 'undelivered' }] }
       return { state: { kind: 'ended' }, effects: [] }
     case 'ended':
       return refuse(machine, state, event)
@@ -87,6 +92,7 @@ function stepUnfinished(
     }
     case 'finished-unreadable':
       return { state: { kind: 'ended' }, effects: wasAnnounced ? [{ kind: 'withdraw' }] : [] }
+    case 'undelivered':
     case 'sent':
       return refuse(machine, state, event)
     default:

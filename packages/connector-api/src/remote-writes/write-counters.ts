@@ -21,6 +21,8 @@ export const writeCounterNames = [
   /** Of all that were posted, those on the path `slabs`. */
   'writesBySlabs',
   'leasesExpired',
+  /** Kept for nobody: the answer with the handoff reached no one, and nobody had come for the blocks. */
+  'handoffsUndelivered',
   'newsDropped',
   'notificationsLate',
   'messagesRefused',

@@ -24,6 +24,7 @@ import {
   finishPrefill,
   instant,
   leaseEvent,
+  loseAnswer,
   names,
   stepProducerEngine,
 } from './producer.ts'
@@ -233,6 +234,15 @@ function* networkActs(state: ClusterState, rules: Rules): Iterable<[string, Act]
 }
 
 function* abortActs(state: ClusterState, rules: Rules): Iterable<[string, Act]> {
+  for (const name of names(state.producers)) {
+    for (const [job, { request }] of Object.entries(state.producers[name]!.requests)) {
+      if (request.kind !== 'leased') continue
+      yield [
+        `the answer with ${job} of ${name} reaches nobody`,
+        (next) => loseAnswer(next, rules, name, job),
+      ]
+    }
+  }
   for (const name of names(state.consumers)) {
     for (const { job, request } of Object.values(state.consumers[name]!.requests)) {
       if (request.kind !== 'loading') continue

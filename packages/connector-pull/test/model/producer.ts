@@ -3,7 +3,13 @@ import type { Instant } from '@kvferry/connector-api'
 import type { LeaseEvent } from '../../src/lease-state.ts'
 import type { LeaseAnswer } from '../../src/messages.ts'
 import type { Rules } from './rules.ts'
-import { contentOf, type ClusterState, type ProducerName, type ProducerState } from './state.ts'
+import {
+  contentOf,
+  type ClusterState,
+  type ProducerEntry,
+  type ProducerName,
+  type ProducerState,
+} from './state.ts'
 
 export const leaseDurationMs = 2_000
 const leaseContext = { leaseDurationMs, completedReadRetentionMs: 1_000 }
@@ -63,16 +69,30 @@ export function finishPrefill(
   })
 }
 
+/** Its answer reaches nobody, as the engine believes: the handoff may be with a consumer all the same. */
+export function loseAnswer(
+  state: ClusterState,
+  rules: Rules,
+  name: ProducerName,
+  job: string,
+): void {
+  const producer = state.producers[name]!
+  const record = producer.requests[job]!
+  const event = { kind: 'undelivered' } as const
+  const { effects } = rules.producer(record.request, event, state.now, { leaseDurationMs })
+  for (const { kind } of effects) if (kind === 'undelivered') producer.outbox.push({ kind, job })
+}
+
 /** One engine step: the scheduler half's words reach the worker half, and the reports come back. */
 export function stepProducerEngine(state: ClusterState, rules: Rules, name: ProducerName): void {
   const producer = state.producers[name]!
   const { outbox } = producer
   producer.outbox = []
   for (const entry of outbox) {
-    if (entry.kind !== 'lease') continue
-    const remainingMs = Math.max(0, entry.deadline - state.now)
+    const event = leaseEventOf(entry, state.now)
+    if (event === null) continue
     for (const rank of producer.requests[entry.job]!.leases.keys()) {
-      leaseEvent(state, rules, name, entry.job, rank, { kind: 'lease-start', remainingMs })
+      leaseEvent(state, rules, name, entry.job, rank, event)
     }
   }
   const { sent } = producer
@@ -84,6 +104,17 @@ export function stepProducerEngine(state: ClusterState, rules: Rules, name: Prod
     }).state
     // The engine gives the blocks to others at once.
     for (const block of record.blocks) producer.memory[block] = 'x'
+  }
+}
+
+function leaseEventOf(entry: ProducerEntry, now: Instant): LeaseEvent | null {
+  switch (entry.kind) {
+    case 'lease':
+      return { kind: 'lease-start', remainingMs: Math.max(0, entry.deadline - now) }
+    case 'undelivered':
+      return { kind: 'undelivered' }
+    case 'withdraw':
+      return null
   }
 }
 

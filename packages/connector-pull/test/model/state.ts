@@ -39,6 +39,7 @@ export const consumerRankOf = ({ consumer }: Ranks, pair: number): number =>
 export type ProducerEntry =
   | { readonly kind: 'lease'; readonly job: string; readonly deadline: Instant }
   | { readonly kind: 'withdraw'; readonly job: string }
+  | { readonly kind: 'undelivered'; readonly job: string }
 
 export interface ProducedRequest {
   request: ProducerRequestState

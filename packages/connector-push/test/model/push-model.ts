@@ -219,6 +219,15 @@ function* sourceActs(
       },
     ]
   }
+  if ((source?.kind === 'held' || source?.kind === 'draining') && state.abortsLeft > 0) {
+    yield [
+      'its answer reaches nobody',
+      (next) => {
+        next.abortsLeft -= 1
+        tell({ kind: 'undelivered' })(next)
+      },
+    ]
+  }
   if (source?.kind === 'held' && !hasRung) {
     const ring: Act = (next) => {
       of(next).hasRung = part !== null && part.kind !== 'ended'

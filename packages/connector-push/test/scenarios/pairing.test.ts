@@ -161,3 +161,28 @@ test('a malformed registration is refused by name, and the next one is served (5
   await untilServed(cluster, next)
   expect(next.consumer!.loadError).toBe(null)
 })
+
+test('the answer reached nobody: blocks for which nobody has registered are free at once, others stay', async () => {
+  // Upstream: they wait for their registration, up to its timeout.
+  const cluster = await open()
+  await untilServed(cluster, serve(cluster, { id: 'first', prompt: 9 }))
+  const lost = serve(cluster, { hopMs: 1_000 })
+  const producer = cluster.engine('p0')
+  await until(cluster, () => lost.producer?.status === 'ended')
+  producer.abort(lost.producer!.id)
+  await cluster.world.clock.advance(100)
+  expect(producer.heldBlockCount).toBe(0)
+  expect(counter(cluster, 'p0', 'handoffsUndelivered')).toBe(1)
+  // Its consumer comes after all: it is refused, and computes.
+  await untilServed(cluster, lost)
+  expect(lost.consumer!.loadError).toBe('ERR_KV_LEASE_EXPIRED')
+
+  const taken = serve(cluster, { id: 'r2', prompt: 2 })
+  await untilWriting(cluster)
+  await until(cluster, () => taken.producer?.status === 'ended')
+  producer.abort(taken.producer!.id)
+  await untilServed(cluster, taken)
+  expect(taken.consumer!.loadError).toBe(null)
+  expect(counter(cluster, 'p0', 'handoffsUndelivered')).toBe(1)
+  await settle(cluster)
+})

@@ -12,7 +12,9 @@ export function ticketEvent(state: ModelState, rules: Rules, event: TicketEvent)
   if (state.ticket.kind === 'finished') return false
   const isCutOff =
     rules.expiresUnderRead && event.kind === 'timer' && state.ticket.kind === 'reading'
-  if (isCutOff) {
+  const isTakenBack =
+    rules.takesBackClaims && event.kind === 'undelivered' && state.ticket.kind === 'reading'
+  if (isCutOff || isTakenBack) {
     free(state)
     return false
   }

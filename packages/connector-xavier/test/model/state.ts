@@ -13,6 +13,8 @@ export interface Rules {
   readonly answersAtOnce: boolean
   /** A ticket that is being read ends with its time. */
   readonly expiresUnderRead: boolean
+  /** An answer that reached nobody ends a ticket that somebody has claimed all the same. */
+  readonly takesBackClaims: boolean
   /** Blocks go back although history copies them. */
   readonly freesUnderCopy: boolean
   /** A consumer reports a load as soon as it is given up. */
@@ -21,7 +23,8 @@ export interface Rules {
 
 export const shippedRules: Rules = {
   ...{ servesAnyone: false, forgetsWithdrawals: false, answersAtOnce: false },
-  ...{ expiresUnderRead: false, freesUnderCopy: false, freesAtAbort: false },
+  ...{ expiresUnderRead: false, takesBackClaims: false },
+  ...{ freesUnderCopy: false, freesAtAbort: false },
 }
 
 export type MessageKind =

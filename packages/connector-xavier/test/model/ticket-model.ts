@@ -36,7 +36,7 @@ export function createTicketModel(rules: Rules, bounds: Bounds): Model<ModelStat
 }
 
 const initialState = ({ consumers, faults, aborts }: Bounds): ModelState => ({
-  ticket: { kind: 'announced', claimant: null, isReading: false, isReleased: false },
+  ticket: { kind: 'announced', claimant: null, isReading: false, isReleased: false, isGone: false },
   ...{ hasEnded: false, isFreed: false, isCopying: false, part: null, writes: [] },
   ...{ withdrawn: [], messages: [], problem: null },
   ...{ faultsLeft: faults, abortsLeft: aborts },
@@ -166,6 +166,10 @@ function* producerActs(state: ModelState, rules: Rules): Iterable<[string, Act]>
       }
       yield ['its client is gone', abort(giveUp)]
     }
+  }
+  if (hasEnded && ticket.kind !== 'finished' && state.abortsLeft > 0) {
+    const lose: Act = (next) => void ticketEvent(next, rules, { kind: 'undelivered' })
+    yield ['its answer reaches nobody', abort(lose)]
   }
   const isTimed = ticket.kind === 'unclaimed' || ticket.kind === 'claimed'
   const isCutOff = rules.expiresUnderRead && ticket.kind === 'reading' && !state.isFreed

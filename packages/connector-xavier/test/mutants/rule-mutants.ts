@@ -4,6 +4,7 @@ import {
   doubleReport,
   freeAtAbort,
   ignoreEpoch,
+  keepUndelivered,
   wrapFactory,
   type WrongConnector,
 } from '@kvferry/connector-api/conformance'
@@ -49,6 +50,7 @@ export const ruleMutants: readonly WrongConnector[] = [
   { name: 'ignore epoch', clause: 'C8.3', factory: ignoreEpoch(xavier) },
   { name: 'accept forged token', clause: 'C7.4', factory: acceptForgedToken(xavier) },
   { name: 'double report', clause: 'C2.1', factory: doubleReport(xavier) },
+  { name: 'keep what reached nobody', clause: 'C4.7', factory: keepUndelivered(xavier) },
   { name: 'free the source at its end', clause: 'C2.1', factory: freeAtEnd },
   { name: 'free what is being kept', clause: 'C12.2', factory: freeAtEnd },
   { name: 'know prompts by their length', clause: 'C12.1', factory: keyByLength },

@@ -1,6 +1,8 @@
 /** How engines end, and what they leave; under the names of Xavier's requirements (decision 12). */
 import { digestTokens, asRequestId } from '@kvferry/connector-api'
+import { createWorld, Engine, until as untilIn } from '@kvferry/connector-api/testing'
 import { expect, test } from 'vitest'
+import { xavier } from '../../src/index.ts'
 import { decodeMetadata } from '../../src/metadata.ts'
 import {
   agentOf,
@@ -133,4 +135,34 @@ test('the news is lost and the ticket gone: the consumer asks, and is told that 
   await until(cluster, () => journey.outcome !== 'open')
   expect(journey.consumer!.loadError).toBe(null)
   await settle(cluster)
+})
+
+test('a consumer that dies after its claim, before the ticket is registered: blocks are free as if nobody had claimed it', async () => {
+  const world = createWorld({ factory: xavier })
+  const [p, d] = [
+    await Engine.start(world, { engineId: 'p0', options: shortLives }),
+    await Engine.start(world, { engineId: 'd0', options: shortLives }),
+  ]
+  const request = p.admit('r1', 30, { do_remote_decode: true, do_remote_prefill: false })
+  p.step()
+  await p.fill(request, 1)
+  request.view = { ...request.view, computedTokenCount: 30 }
+  // The step that registers the ticket is late.
+  p.isHalted = true
+  const params = p.finish('r1', 'length-capped')
+  d.arrive('d-r1', 30, params)
+  d.step()
+  await untilIn(world, () => {
+    d.step()
+    return d.counter('heartbeatsDone') > 0
+  })
+  d.kill()
+  await world.clock.advance(100)
+  p.isHalted = false
+  p.step()
+  await world.clock.advance(shortLives.unclaimedTicketMs - 10)
+  expect(p.free.length).toBeLessThan(64)
+  await world.clock.advance(50)
+  expect(p.free.length).toBe(64)
+  expect(p.counter('leasesExpired')).toBe(1)
 })

@@ -36,6 +36,18 @@ test('RT-30: each prompt that comes back is restored, right to the byte, and onl
   expect(kept(cluster, 'ticketsFinished')).toBe(3)
 })
 
+test('what reached nobody is kept: the client that tries again finds it', async () => {
+  const cluster = await open({ engines: keepingEngines() })
+  const lost = await handoff(cluster)
+  cluster.engine('p0').abort(lost.producer!.id)
+  await until(cluster, () => cluster.engine('p0').heldBlockCount === 0, 1_000)
+  const again = serve(cluster, { id: 'again' })
+  await untilServed(cluster, again)
+  expect(again.producer!.externalTokenCount).toBe(29)
+  expect(again.consumer!.loadError).toBe(null)
+  await settle(cluster)
+})
+
 test('a prompt that was never offered is answered at once; one that may be there waits for the answer', async () => {
   const cluster = await open({ engines: keepingEngines() })
   await served(cluster)

@@ -244,3 +244,29 @@ test('cancellation storms: whatever is given up when, every ticket ends and no b
   }
   await settle(cluster)
 })
+
+test('a ticket that reached nobody is over at once, one that was claimed is not', async () => {
+  const cluster = await open({ engine: tightConsumer })
+  const lost = await handoff(cluster)
+  const producer = cluster.engine('p0')
+  producer.abort(lost.producer!.id)
+  await cluster.world.clock.advance(100)
+  expect(producer.heldBlockCount).toBe(0)
+  expect(counter(cluster, 'p0', 'handoffsUndelivered')).toBe(1)
+  expect(counter(cluster, 'p0', 'leasesExpired')).toBe(0)
+  // It was delivered after all.
+  const late = cluster.router.repeat(lost, 'd0', 'late')
+  await untilServed(cluster, late)
+  expect(late.consumer!.loadError).toBe('ERR_KV_LEASE_EXPIRED')
+
+  cluster.engine('d0').submit(takeRoom)
+  const waiting = serve(cluster, { id: 'r2', prompt: 2 })
+  await until(cluster, () => waiting.consumer?.status === 'waiting')
+  const beats = counter(cluster, 'd0', 'heartbeatsDone')
+  await until(cluster, () => counter(cluster, 'd0', 'heartbeatsDone') > beats)
+  producer.abort(waiting.producer!.id)
+  await untilServed(cluster, waiting)
+  expect(waiting.consumer!.loadError).toBe(null)
+  expect(counter(cluster, 'p0', 'handoffsUndelivered')).toBe(1)
+  await settle(cluster)
+})

@@ -145,6 +145,7 @@ export interface DebugView {
 export interface CoreClient {
   readonly peer: PeerView
   submit(request: CoreSubmit): void
+  /** Its caller is gone: it ends, or if it has ended, its answer reached nobody. Unknown ones are ignored. */
   abort(requestId: string): void
   /** Called once a step that has something to tell. Set before the first `submit`. */
   setListener(listener: CoreListener): void

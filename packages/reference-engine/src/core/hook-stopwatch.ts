@@ -57,6 +57,7 @@ export function timeScheduler(inner: ConnectorScheduler, watch: HookStopwatch): 
     buildConnectorMeta: (step) => watch.time(() => inner.buildConnectorMeta(step)),
     updateConnectorOutput: (output) => watch.time(() => inner.updateConnectorOutput(output)),
     requestFinished: (request, blocks) => watch.time(() => inner.requestFinished(request, blocks)),
+    handoffUndelivered: (requestId) => watch.time(() => inner.handoffUndelivered?.(requestId)),
     hasPendingPushWork: () => inner.hasPendingPushWork(),
     hasPendingBlockFrees: () => inner.hasPendingBlockFrees(),
     shutdown: () => inner.shutdown(),

@@ -66,11 +66,12 @@ export class Lifecycle {
     this.#parts.connector?.onNewRequest(request.view())
   }
 
-  /** Ends a request whose caller gave up. Unknown and answered ones are ignored: the abort came late. */
+  /** Its caller is gone: it ends, or its answer reached nobody. Unknown ones are ignored: nothing is kept for them. */
   abort(requestId: RequestId): void {
     const request = this.#parts.table.get(requestId)
-    if (request === undefined || request.isAnswered) return
-    this.#end(request, 'aborted', null)
+    if (request === undefined) return
+    if (!request.isAnswered) this.#end(request, 'aborted', null)
+    else if (request.isSendPending) this.#parts.connector?.handoffUndelivered?.(requestId)
   }
 
   /** The step ended: its tokens are computed, and `sampled[i]` follows chunk i if that reached the end. */

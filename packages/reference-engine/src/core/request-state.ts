@@ -167,6 +167,13 @@ export class EngineRequest {
     return this.finishReason !== null
   }
 
+  /** The connector keeps its blocks for a peer. */
+  get isSendPending(): boolean {
+    const { kind } = this.#state
+    if (kind === 'finished-waiting-for-send') return true
+    return kind === 'finished-waiting-for-receive' && this.#state.isSendPending
+  }
+
   appendToken(token: number): void {
     this.tokens[this.tokenCount] = token
     this.tokenCount++

@@ -1,7 +1,8 @@
 /**
- * `POST /v1/completions` and `/v1/chat/completions`: from the body to an answer or a stream of events. A caller that disconnects
- * aborts its request. Stream headers leave with the first token, so that a request which fails before it
- * still gets a proper status. Buffers at most one small chunk per token that a slow caller didn't read.
+ * `POST /v1/completions` and `/v1/chat/completions`: from the body to an answer or a stream of events. A caller
+ * that disconnects aborts its request; if that has ended, the handoff in its answer has reached nobody. Stream
+ * headers leave with the first token, so that a request which fails before it still gets a proper status.
+ * Buffers at most one small chunk per token that a slow caller didn't read.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Clock } from '@kvferry/connector-api'
@@ -12,6 +13,7 @@ import {
   describeUsageChunk,
   type AnswerForm,
 } from './completion-answer.ts'
+import { watchDelivery } from './delivery.ts'
 import { describeError, fromCoreError, HttpError } from './http-error.ts'
 import type { EndEvent, OpenRequests, RequestSink } from './open-requests.ts'
 import { bodySizeBytesOf, type CompletionLimits, type CompletionRequest } from './request-body.ts'
@@ -74,7 +76,7 @@ export async function handleCompletion(
       },
       sink,
     )
-    reply.raw.once('close', () => {
+    watchDelivery(reply.raw, () => {
       parts.requests.abandon(names.internalId)
       resolve()
     })

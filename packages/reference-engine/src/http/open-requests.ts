@@ -75,9 +75,10 @@ export class OpenRequests {
     this.#sinks.set(submit.requestId, { onToken() {}, onEnd: end, onFailure: end })
   }
 
-  /** The caller went away. Late calls are harmless. */
+  /** The caller went away without its answer, which may exist by now. Later calls are harmless. */
   abandon(requestId: string): void {
-    if (this.#sinks.delete(requestId)) this.#core.abort(requestId)
+    this.#sinks.delete(requestId)
+    this.#core.abort(requestId)
   }
 
   /** No new requests from now on; open ones go on. */

@@ -11,6 +11,7 @@ import { parseChatRequest } from './chat-request.ts'
 import { chatForm, completionForm } from './completion-answer.ts'
 import { handleCompletion, type Endpoint } from './completion-handler.ts'
 import { parseCompletionRequest } from './completion-request.ts'
+import { endWatch } from './delivery.ts'
 import { describeError, HttpError, toHttpError } from './http-error.ts'
 import type { OpenRequests } from './open-requests.ts'
 import { handleRelease } from './release-handler.ts'
@@ -43,6 +44,10 @@ export function createServer(parts: ServerParts): FastifyInstance {
     ),
   })
   app.server.maxConnections = engineLimits.connectionCountMax
+  app.addHook('onRequest', (request, _reply, done) => {
+    endWatch(request.raw.socket)
+    done()
+  })
   app.setErrorHandler((error, request, reply) => {
     const failure = toHttpError(error)
     if (failure.code === 'internal_error') {

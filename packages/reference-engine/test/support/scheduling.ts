@@ -36,6 +36,7 @@ export class Scheduling {
   readonly commits: { requestId: string; external: number; blockCount: number }[] = []
   readonly ended: { requestId: string; reason: string | null }[] = []
   readonly finishedHooks: string[] = []
+  readonly undelivered: string[] = []
   #nowMs = 0
 
   constructor(options: SchedulingOptions = {}) {
@@ -152,6 +153,7 @@ export class Scheduling {
         this.finishedHooks.push(requestId)
         return { delayFree: this.delayFree.has(requestId), kvTransferParams: null }
       },
+      handoffUndelivered: (requestId) => void this.undelivered.push(requestId),
       hasPendingPushWork: () => false,
       hasPendingBlockFrees: () => false,
       shutdown: async () => {},

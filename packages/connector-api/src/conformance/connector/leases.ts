@@ -65,4 +65,32 @@ export const leases: ConnectorGroupRuns<'C4'> = {
     await context.settle(cluster)
     context.assertLoaded(journey)
   },
+  async 'C4.7'(context) {
+    const cluster = await context.open()
+    const { handoff, producer, job } = await context.handoff(cluster)
+    const engine = cluster.engine('p0')
+    assert.ok(engine.heldBlockCount > 0, 'the producer keeps nothing')
+    // Twice: an engine that says it again says nothing new.
+    for (let count = 0; count < 2; count += 1) engine.abort(producer!.id)
+    // The hook is optional: without it the lease's end does the same, later.
+    const isTold = engine.host.scheduler.handoffUndelivered !== undefined
+    await cluster.world.clock.advance(isTold ? soonMs : context.target.releaseBoundMs)
+    assert.equal(engine.heldBlockCount, 0, 'the producer waits for nobody')
+    // Others have the blocks by now, and it had been delivered after all.
+    for (let count = 0; count < 6; count += 1) context.serve(cluster)
+    const late = context.consume(cluster, handoff, { prompt: job.prompt })
+    await context.settle(cluster)
+    context.assertNotLoaded(late)
+  },
+  async 'C4.8'(context) {
+    const cluster = await context.openSlow()
+    // Peers know one another, so that its claim has arrived when its bytes are on their way.
+    await context.serveWell(cluster)
+    const journey = context.serve(cluster)
+    await context.until(cluster, () => journey.producer?.status === 'ended')
+    await context.untilTransferring(cluster)
+    cluster.engine('p0').abort(journey.producer!.id)
+    await context.settle(cluster)
+    context.assertLoaded(journey)
+  },
 }

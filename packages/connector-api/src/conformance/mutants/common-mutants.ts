@@ -119,6 +119,10 @@ export function acceptForgedToken(factory: ConnectorFactory): ConnectorFactory {
   })
 }
 
+/** Blocks of a handoff that reached nobody are kept like any others. */
+export const keepUndelivered = (factory: ConnectorFactory): ConnectorFactory =>
+  wrapFactory(factory, { scheduler: () => ({ handoffUndelivered: () => undefined }) })
+
 /** What was reported is reported once more in the next step. */
 export function doubleReport(factory: ConnectorFactory): ConnectorFactory {
   return wrapFactory(factory, {

@@ -4,6 +4,7 @@
  * serving-engine.ts.
  */
 import type { FailedLoad } from '../../connector.ts'
+import { asRequestId } from '../../ids.ts'
 import type { Auditor } from './auditor.ts'
 import type { BatchScheduler } from './batch-scheduler.ts'
 import type { BlockPool } from './block-pool.ts'
@@ -53,6 +54,14 @@ export class RequestEnds {
     this.#note(request, `ends ${reason}${request.awaited.size > 0 ? ', blocks are kept' : ''}`)
     if (request.awaited.size === 0) this.#release(request)
     request.onEnd?.(request)
+  }
+
+  /** The answer of one that ended reached nobody: told once, and only while the connector has its blocks. */
+  lose(request: ServedRequest): void {
+    if (!request.awaited.has('sent') || request.isAnswerLost) return
+    request.isAnswerLost = true
+    this.#note(request, 'is answered to nobody')
+    this.#host.scheduler.handoffUndelivered?.(asRequestId(request.id))
   }
 
   sent(request: ServedRequest | undefined, id: string): void {

@@ -40,6 +40,8 @@ export interface ServedRequest extends RequestInit {
   loadError: ConnectorErrorCode | null
   finishReason: FinishReason | null
   returnedParams: KvTransferParams | null
+  /** Nobody got them. */
+  isAnswerLost: boolean
   /** Reports without which its blocks are not the engine's, though it ended. */
   awaited: Set<'sent' | 'received'>
 }
@@ -63,6 +65,7 @@ export const createRequest = (
   loadError: null,
   finishReason: null,
   returnedParams: null,
+  isAnswerLost: false,
   awaited: new Set(),
 })
 

@@ -106,12 +106,14 @@ export class ServingEngine {
     return request
   }
 
-  /** Idempotent; does nothing to a request that ended. */
+  /** Whoever asked for it is gone: it ends, or has ended, and then its answer reached nobody. Idempotent. */
   abort(id: string): void {
     this.#between(() => {
       const request = this.requests.get(id)
-      if (request === undefined || request.status === 'ended') return
-      this.#hook('requestFinished', () => this.#end(request, 'aborted'))
+      if (request === undefined) return
+      if (request.status === 'ended')
+        this.#hook('handoffUndelivered', () => this.#ends.lose(request))
+      else this.#hook('requestFinished', () => this.#end(request, 'aborted'))
     })
   }
 
