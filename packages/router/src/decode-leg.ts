@@ -51,7 +51,8 @@ export async function askDecode(
 ): Promise<DecodeResult> {
   const { request, scope } = context
   const body = decodeBody(request, params)
-  const { engine, answer } = await send({ leg: 'decode', body, tokens: decodeTokens(request) })
+  const tokens = decodeTokens(request)
+  const { engine, answer } = await send({ leg: 'decode', body, tokens, graceMs: null })
   const contentType = String(answer.headers['content-type'] ?? 'application/json')
   try {
     if (answer.statusCode === 200 && contentType.startsWith('text/event-stream')) {

@@ -6,6 +6,7 @@
  */
 import { Pool, type Dispatcher } from 'undici'
 import type { Clock } from '@kvferry/connector-api'
+import { tellStart } from './call-start.ts'
 import { deadlineReached, RouterError, type Leg } from './router-error.ts'
 import { routerLimits } from './limits.ts'
 
@@ -15,6 +16,8 @@ export interface EngineCall {
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string
   readonly signal: AbortSignal
+  /** When the engine may begin to see it. */
+  readonly onStart?: () => void
 }
 
 export type EngineAnswer = Dispatcher.ResponseData
@@ -53,7 +56,9 @@ export class EngineClient {
   }
 
   #request(pool: Pool, call: EngineCall): Promise<EngineAnswer> {
-    return pool.request({
+    const { onStart, signal } = call
+    const via: Dispatcher = onStart === undefined ? pool : pool.compose(tellStart(signal, onStart))
+    return via.request({
       method: call.method,
       path: call.path,
       headers: {
@@ -61,7 +66,7 @@ export class EngineClient {
         ...(call.body === undefined ? {} : { 'content-type': 'application/json' }),
       },
       ...(call.body === undefined ? {} : { body: call.body }),
-      signal: call.signal,
+      signal,
     })
   }
 

@@ -8,14 +8,17 @@ import type { DispatchContext } from './dispatch.ts'
 import type { EngineAnswer } from './engine-client.ts'
 import type { EnginePeer } from './engine-peer.ts'
 import type { Engine } from './engine.ts'
+import { LastingSignal } from './lasting-signal.ts'
 import { RouterError, type Leg } from './router-error.ts'
-import { isBusyStatus, isConnectFailure, upstreamError } from './upstream-error.ts'
+import { isBusyStatus, upstreamError } from './upstream-error.ts'
 
 export interface LegCall {
   readonly leg: Leg
   readonly body: string
   /** The engine's work, as estimated. */
   readonly tokens: number
+  /** An answer that has begun is read on for so long after the request's end; null: it ends with the request. */
+  readonly graceMs: number | null
 }
 
 /** How a leg's call reaches an engine: the dispatch strategy's choice. */
@@ -91,29 +94,34 @@ export async function sendTo(
 async function sendOnce(
   { scope, request, headers }: DispatchContext,
   engine: Engine,
-  { leg, body, tokens }: LegCall,
+  { leg, body, tokens, graceMs }: LegCall,
 ): Promise<LegAnswer> {
   scope.throwIfAborted()
   const { peer } = engine
   assert(peer !== null, 'an engine that is not up was chosen')
-  scope.reached.add(leg)
-  const isOver = engine.takeOn(tokens)
+  const lasting = graceMs === null ? null : new LastingSignal(scope, graceMs)
+  const isTakenOff = engine.takeOn(tokens)
+  const isOver = (): void => {
+    isTakenOff()
+    lasting?.end()
+  }
   try {
     const call = {
       method: 'POST',
       path: request.path,
       headers,
       body,
-      signal: scope.signal,
+      signal: lasting?.signal ?? scope.signal,
+      onStart: () => void scope.reached.add(leg),
     } as const
     const answer = await engine.client.send(call)
+    lasting?.headCame()
     engine.showedLife(scope.clock.now())
     // Its last byte was read, or its connection is gone.
     answer.body.once('close', isOver)
     return { engine, peer, answer }
   } catch (error) {
     isOver()
-    if (isConnectFailure(error)) scope.reached.delete(leg)
     throw error
   }
 }

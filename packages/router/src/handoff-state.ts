@@ -23,6 +23,8 @@ export type HandoffEvent =
   /** P computed the prompt. */
   | { readonly kind: 'answered'; readonly handoff: KvTransferParams | null }
   | { readonly kind: 'ask' }
+  /** The request ended while P's answer was being read. */
+  | { readonly kind: 'leave' }
   /** No decode engine was reached, or what it answered says that it took nothing. */
   | { readonly kind: 'refused' }
   /** One answered the request, or may have it: what comes then it tells P itself. */
@@ -40,9 +42,9 @@ export type HandoffEffect =
 export const handoffTransitions: TransitionTable<HandoffState['kind'], HandoffEvent['kind']> = {
   // G2, G3
   awaited: { answered: ['held', 'absent'] },
-  absent: { ask: ['absent'], refused: ['absent'], taken: ['absent'] },
-  // G5
-  held: { ask: ['offered'] },
+  absent: { ask: ['absent'], leave: ['absent'], refused: ['absent'], taken: ['absent'] },
+  // G5; G8
+  held: { ask: ['offered'], leave: ['returned'] },
   offered: {
     // G4, G8, G10
     refused: ['returned'],
@@ -68,10 +70,10 @@ function step(state: HandoffState, event: HandoffEvent): HandoffStep {
     case 'absent':
       return stay(state)
     case 'held':
-      return stay({ kind: 'offered', handoff: state.handoff })
+      if (event.kind === 'ask') return stay({ kind: 'offered', handoff: state.handoff })
+      return giveBack(state)
     case 'offered':
-      if (event.kind === 'taken') return stay({ kind: 'taken' })
-      return stay({ kind: 'returned' }, { kind: 'give-back', handoff: state.handoff })
+      return event.kind === 'taken' ? stay({ kind: 'taken' }) : giveBack(state)
     case 'taken':
     case 'returned':
       return refuse(machine, state, event)
@@ -79,6 +81,9 @@ function step(state: HandoffState, event: HandoffEvent): HandoffStep {
       return assertNever(state)
   }
 }
+
+const giveBack = ({ handoff }: { readonly handoff: KvTransferParams }): HandoffStep =>
+  stay({ kind: 'returned' }, { kind: 'give-back', handoff })
 
 function stepAwaited(
   state: Extract<HandoffState, { kind: 'awaited' }>,

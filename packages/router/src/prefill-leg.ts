@@ -24,7 +24,8 @@ export type PrefillResult =
     }
 
 /**
- * `transferId` pairs this leg with a decode leg that runs at the same time; null where D comes later.
+ * An answer that has begun is read whole, also when the request has ended meanwhile: what it hands over is the
+ * caller's to give back. `transferId` pairs this leg with a decode leg that runs at the same time; null where D comes later.
  * @throws RouterError: unreachable, lost, late, 5xx, or an answer that cannot be used.
  */
 export async function askPrefill(
@@ -34,7 +35,8 @@ export async function askPrefill(
 ): Promise<PrefillResult> {
   const { scope, deadlines, request } = context
   const body = prefillBody(request, transferId)
-  const call = { leg: 'prefill', body, tokens: prefillTokens(request) } as const
+  const tokens = prefillTokens(request)
+  const call = { leg: 'prefill', body, tokens, graceMs: deadlines.pollMs } as const
   return scope.within('prefill engine', deadlines.prefillAnswerMs, async () => {
     const { engine, peer, answer } = await send(call)
     try {

@@ -78,10 +78,15 @@ export const sequentialDispatch: DispatchStrategy = {
     router.prefillAnsweredAtMs = answeredAt
     // Without an answer there is no handoff yet to care for.
     if (prefilled.kind === 'refused') {
+      scope.throwIfAborted()
       return { ...prefilled, kind: 'whole', timings: { router, prefill: null } }
     }
     const care = new HandoffCare(context)
     care.step({ kind: 'answered', handoff: prefilled.handoff }, prefilled.peer)
+    if (scope.signal.aborted) {
+      care.step({ kind: 'leave' }, prefilled.peer)
+      throw scope.reason
+    }
     router.decodeSentAtMs = scope.clock.now()
     metrics.addedLatency(
       (router.prefillSentAtMs ?? 0) - router.receivedAtMs + router.decodeSentAtMs - answeredAt,

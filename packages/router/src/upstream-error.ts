@@ -23,7 +23,7 @@ function errorCode(error: unknown): string {
   return typeof cause === 'object' && cause !== null ? errorCode(cause) : ''
 }
 
-export const isConnectFailure = (error: unknown): boolean =>
+const isConnectFailure = (error: unknown): boolean =>
   typeof error === 'object' && error !== null && beforeSend.has(errorCode(error))
 
 /** "Not now", said before anything was done. */

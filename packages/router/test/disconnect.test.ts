@@ -1,8 +1,17 @@
 /** A client that leaves: whatever runs for it is aborted, and nothing new is started. */
 import { once } from 'node:events'
 import { describe, expect, it } from 'vitest'
+import type { RouterConfig } from '../src/index.ts'
 import { handoff, sendJson } from './support/fake-engine.ts'
-import { eventually, metric, open, post, prompt, setup } from './support/router-fixture.ts'
+import {
+  eventually,
+  loopTurns,
+  metric,
+  open,
+  post,
+  prompt,
+  setup,
+} from './support/router-fixture.ts'
 
 const gone = 'kv_router_requests_total{outcome="client-gone"}'
 
@@ -18,19 +27,42 @@ describe('client disconnect', () => {
     expect(d.received).toEqual([])
   })
 
-  it('between the legs: an answer of P that comes too late starts nothing', async () => {
-    const { router, p, d } = await setup({
+  /** The whole answer but its last byte: the client leaves while it is being read. */
+  async function leaveInAnswer(config: Partial<RouterConfig> = {}) {
+    let finish = () => {}
+    const routed = await setup({
+      config,
       prefill: (_request, response) => {
-        // The whole answer but its last byte: the client leaves while it is being read.
         const text = JSON.stringify({ kv_transfer_params: handoff })
         response.writeHead(200, { 'content-type': 'application/json' })
         response.write(text.slice(0, -1))
+        finish = () => void response.end(text.slice(-1))
       },
+      decode: (_request, response) => sendJson(response, 202, {}),
     })
-    const asked = p.nextRequest()
-    const request = open(router.url, prompt)
+    const asked = routed.p.nextRequest()
+    const request = open(routed.router.url, prompt)
     const { aborted } = await asked
+    // The router has the head: it would be aborted otherwise.
+    await loopTurns()
     request.hangUp()
+    return { ...routed, aborted, finish }
+  }
+
+  it('between the legs: the rest of P’s answer is read for its handoff, which is given back', async () => {
+    const { router, d, finish } = await leaveInAnswer()
+    await loopTurns()
+    finish()
+    await eventually(async () => (await metric(router, gone)) === 1)
+    await eventually(() => d.received.length === 1)
+    expect(d.received[0]).toMatchObject({
+      path: '/kvferry/v1/release',
+      body: { kv_transfer_params: handoff },
+    })
+  })
+
+  it('between the legs: an answer of P that does not go on is not waited for, and starts nothing', async () => {
+    const { router, d, aborted } = await leaveInAnswer({ deadlines: { pollMs: 50 } })
     await aborted
     await eventually(async () => (await metric(router, gone)) === 1)
     expect(d.received).toEqual([])

@@ -11,7 +11,7 @@ import {
 } from '../src/handoff-state.ts'
 import { handoff } from './support/fake-engine.ts'
 
-const whileAbsent = { ask: 'absent:', refused: 'absent:', taken: 'absent:' }
+const whileAbsent = { ask: 'absent:', leave: 'absent:', refused: 'absent:', taken: 'absent:' }
 
 testMachine('handoff', {
   step: (state: HandoffState, event: HandoffEvent, now: Instant) =>
@@ -30,13 +30,14 @@ testMachine('handoff', {
     answered: { kind: 'answered', handoff },
     'answered without': { kind: 'answered', handoff: null },
     ask: { kind: 'ask' },
+    leave: { kind: 'leave' },
     refused: { kind: 'refused' },
     taken: { kind: 'taken' },
   },
   expected: {
     awaited: { answered: 'held:', 'answered without': 'absent: recompute' },
     absent: whileAbsent,
-    held: { ask: 'offered:' },
+    held: { ask: 'offered:', leave: 'returned: give-back' },
     offered: { refused: 'returned: give-back', taken: 'taken:' },
   },
 })

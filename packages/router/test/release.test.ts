@@ -45,6 +45,7 @@ function betweenLegs(
   p: FakeEngine,
   decodes: readonly FakeEngine[],
   onReleased: (outcome: string) => void,
+  leave = (abort: () => void): void => abort(),
 ) {
   const clock = createSystemClock()
   const scope = new RequestScope({ requestId: 'r', clock, totalMs: 10_000 })
@@ -60,7 +61,7 @@ function betweenLegs(
   onTestFinished(() => scope.end())
   const fleet = {
     chooseDecode() {
-      if (left.length === 1) scope.abort(clientGone())
+      if (left.length === 1) leave(() => scope.abort(clientGone()))
       return left.length > 1 ? left.shift() : left[0]
     },
   } as unknown as Fleet
@@ -89,6 +90,24 @@ describe('a handoff is given back', () => {
     expect(d.received.map(({ path, body }) => ({ path, body }))).toEqual([
       { path: releasePath, body: { kv_transfer_params: handoff } },
     ])
+  })
+
+  it('when the client left while D’s call waited for its connection (RT-05)', async () => {
+    const p = await engine('producer', prefillAnswer)
+    const d = await engine('consumer', withRelease(decodeAnswer))
+    const outcomes: string[] = []
+    let hasLeft = false
+    const leave = (abort: () => void): void => {
+      if (!hasLeft) queueMicrotask(abort)
+      hasLeft = true
+    }
+    const { context, prefill } = betweenLegs(p, [d], (outcome) => outcomes.push(outcome), leave)
+    await expect(sequentialDispatch.dispatch(context, prefill)).rejects.toMatchObject({
+      outcome: 'client-gone',
+    })
+    await eventually(() => outcomes.length === 1)
+    expect(outcomes).toEqual(['sent'])
+    expect(d.received.map(({ path }) => path)).toEqual([releasePath])
   })
 
   it.each([
