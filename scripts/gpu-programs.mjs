@@ -10,6 +10,7 @@ export const gpuPrograms = [
   'gpu-rates',
   'gpu-rates-peer',
   'gpu-suite',
+  'ipc-writer',
   'peer-process',
 ]
 

@@ -54,6 +54,7 @@ export function addCompareCommand(
     .option('--preset <name>', 'quick: about a minute; full: 3 trials in fresh processes', 'quick')
     .option('--posting <mode>', 'pull: both, background or inline', 'both')
     .option('--option <key=value>', 'option of all connectors, repeatable', collect, [])
+    .option('--path <word>', 'how KV travels: auto (default), descriptors, slabs or ipc')
     .option('--hooks <place>', 'connector hooks: after-launch, additive or both', 'after-launch')
     .option('--seed <n>', 'of the request list and its arrival times', '1')
     .option('--requests <n>', 'measured requests of one trial')

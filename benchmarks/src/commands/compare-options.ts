@@ -21,6 +21,7 @@ export interface CompareFlags {
   readonly preset: string
   readonly posting: string
   readonly option: readonly string[]
+  readonly path?: string
   readonly hooks: string
   readonly seed: string
   readonly requests?: string
@@ -94,7 +95,7 @@ export function parseCompareFlags(flags: CompareFlags): CompareRequest {
     connectors: parseConnectorList(flags.connectors),
     hooks: parseHooks(flags.hooks),
     posting: oneOf('posting', flags.posting, ['both', 'background', 'inline']),
-    options: parseConnectorOptions(flags.option),
+    options: { ...(flags.path && { path: flags.path }), ...parseConnectorOptions(flags.option) },
     preset: parsePreset(flags),
     seed: integerBetween('seed', flags.seed, { min: 0, max: Number.MAX_SAFE_INTEGER }),
     agent: parseAgent(flags),

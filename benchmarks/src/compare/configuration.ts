@@ -122,7 +122,7 @@ function withoutPath(options: Readonly<Record<string, unknown>>): Record<string,
   return Object.fromEntries(Object.entries(options).filter(([key]) => key !== 'path'))
 }
 
-const pathWords: readonly TransferPath[] = ['auto', 'descriptors', 'slabs']
+const pathWords: readonly TransferPath[] = ['auto', 'descriptors', 'slabs', 'ipc']
 
 /** @throws ConnectorError ERR_KV_CONFIG. */
 function pathOf(factory: ConnectorFactory, value: unknown): { readonly path?: TransferPath } {

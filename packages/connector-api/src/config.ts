@@ -34,6 +34,11 @@ export interface NixlConfig {
   readonly libraryPath: string | null
 }
 
+export interface IpcConfig {
+  /** As `IpcOptions.ctaCount` (ipc.ts). */
+  readonly ctaCount: number | null
+}
+
 export interface KvferryConfig {
   /** `pull`, `push`, `xavier`, or the name of a package that exports a ConnectorFactory. */
   readonly connector: string
@@ -46,6 +51,8 @@ export interface KvferryConfig {
   readonly peers: readonly PeerConfig[] | null
   readonly path: TransferPath
   readonly nixl: NixlConfig
+  /** Of the path `ipc`; absent: its defaults. */
+  readonly ipc?: IpcConfig
   /** Of the chosen connector; validated by its factory's `parseOptions`. */
   readonly options: Readonly<Record<string, unknown>>
 }

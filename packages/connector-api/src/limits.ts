@@ -52,6 +52,8 @@ export const limits = {
   slabBlockSizeBytesMax: 4_096,
   /** A lent slab whose borrower says nothing for so long is counted as suspect. */
   slabSilenceMs: 30_000,
+  /** CTAs of a kernel of the path `ipc`. No GPU has half as many multiprocessors, and more CTAs would only take turns. */
+  ipcCtaCountMax: 1_024,
   /** From `signalFence` to the moment that it names: no forward takes an hour. */
   fenceDelayMsMax: 3_600_000,
   /** How long a producer keeps blocks for a reader. vLLM's `kv_lease_duration`. */

@@ -17,7 +17,7 @@ import type { KvMemory } from './kv-memory.ts'
 import { limits } from './limits.ts'
 
 /** How the bytes of one transfer travel. `TransferPath` (config.ts) is what a user may ask for. */
-export type AgentPath = 'descriptors' | 'slabs'
+export type AgentPath = 'descriptors' | 'slabs' | 'ipc'
 
 /** The slabs of an agent. Memory of `2 × count × sizeBytes`: those it fills itself, and those it lends. */
 export interface SlabOptions {

@@ -80,7 +80,8 @@ export interface TransferPost {
    * How the bytes travel; the outcome is the same. Default `descriptors`. `slabs` needs slabs on both
    * sides (`pathsTo`). What differs (slabs.ts): the bytes of the remote side are moved by the *peer's*
    * agent, so that a `write` is final on its word, and a peer that is silent or that nobody proves dead
-   * leaves the transfer overdue.
+   * leaves the transfer overdue. `ipc` needs both sides on GPUs of one machine: a kernel of ours moves the
+   * bytes (ipc.ts), and the peer takes no part.
    */
   readonly path?: AgentPath
 }
@@ -140,13 +141,15 @@ export interface AgentCounters {
   readonly slabsSuspect: number
   /** Slabs that left here full, or came here full, since the start. */
   readonly slabsMoved: number
+  /** Of `transfersDone`, those by the path `ipc`. */
+  readonly transfersByIpc: number
 }
 
 export interface TransferAgent {
   /** Unique per incarnation; peers address it by this name. */
   readonly name: string
   readonly kind: 'nixl' | 'memory'
-  /** What this agent was made for. `descriptors` always; `slabs` when it was given some. */
+  /** What this agent was made for. `descriptors` always; `slabs` when it was given some; `ipc` when asked for on a GPU. */
   readonly paths: readonly AgentPath[]
 
   setListener(listener: AgentListener): void
@@ -186,13 +189,14 @@ export interface TransferAgent {
   /** Forgets the peer and its tables. Open transfers stay tracked to their final status. Idempotent. */
   removePeer(peer: PeerHandle): Promise<void>
 
-  /** What a post to this peer may name as its `path`: what both agents have. @throws RangeError for a stale handle. */
+  /** What a post to this peer may name as its `path`: what both agents have, and for `ipc` what could be mapped. @throws RangeError for a stale handle. */
   pathsTo(peer: PeerHandle): readonly AgentPath[]
   /**
    * The caller's proof that this process has ended (architecture §6). What it left in our slabs is dropped,
    * a copy out of one that is under way ends first, and they return to service; transfers that wait for a
    * peer's agent in that process end `failed`. Once it resolves, nothing that came from there touches our
-   * memory any more. Blocks that this process may have written by `slabs` must not be reused before.
+   * memory any more. Blocks that this process may have written must not be reused before. On a GPU that takes a
+   * second: what a process gave its GPU to do may end a moment after the process.
    */
   processEnded(process: ProcessIdentity): Promise<void>
 

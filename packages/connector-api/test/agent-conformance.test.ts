@@ -5,3 +5,4 @@ for (const seed of [1, 2]) {
 }
 
 runAgentConformance('memory fabric by slabs', createMemoryHarness({ seed: 3, path: 'slabs' }))
+runAgentConformance('memory fabric by ipc', createMemoryHarness({ seed: 4, path: 'ipc' }))

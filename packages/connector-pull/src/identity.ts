@@ -13,7 +13,7 @@ const capabilities: ConnectorCapabilities = {
   supportsLora: false,
   supportsMultimodal: false,
   supportsParallelSampling: false,
-  transferPaths: ['descriptors', 'slabs'],
+  transferPaths: ['descriptors', 'slabs', 'ipc'],
   stagesInHostMemory: true,
 }
 

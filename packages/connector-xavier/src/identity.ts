@@ -14,7 +14,7 @@ const capabilities: ConnectorCapabilities = {
   supportsMultimodal: false,
   supportsParallelSampling: false,
   keepsHistory: true,
-  transferPaths: ['descriptors', 'slabs'],
+  transferPaths: ['descriptors', 'slabs', 'ipc'],
 }
 
 export const xavierIdentity = { name: 'xavier', capabilities }

@@ -90,17 +90,8 @@ Agent::Agent(std::shared_ptr<AgentCore> core) : core_(std::move(core)) {}
 
 Result Agent::create(AgentConfig config, CompletionSink& sink, std::unique_ptr<Agent>* agent,
                      Ticket* ready) {
-  const bool isNameUsable = !config.name.empty() && config.name.size() <= limits::kIdSizeBytesMax &&
-                            config.name.find('\0') == std::string::npos;
-  if (!isNameUsable)
-    return Result::outOfRange("agent", "the name must have 1 to 256 bytes, none zero");
-  const SlabConfig& slabs = config.slabs;
-  const bool areSlabsUsable =
-      slabs.slabCount == 0 ||
-      (slabs.slabCount <= limits::kSlabCountMax && slabs.slabBytes % 8 == 0 &&
-       slabs.slabBytes >= limits::kSlabSizeBytesMin && slabs.slabBytes <= limits::kSlabSizeBytesMax);
-  if (!areSlabsUsable) return Result::outOfRange("agent", "number or size of the slabs");
-  if (config.api == nullptr) return Result::failure(Status::kUnavailable, "agent", "no library");
+  Result checked = checkConfig(config);
+  if (!checked.ok()) return checked;
   auto core = std::make_shared<AgentCore>(std::move(config), sink);
   core->commandsInFlight = 1;
   *ready = core->nextTicket++;
@@ -252,6 +243,7 @@ AgentCounters Agent::counters() const {
   counters.slabsLent = from.slabsLent;
   counters.slabsSuspect = from.slabsSuspect;
   counters.slabsMoved = from.slabsMoved;
+  counters.transfersByIpc = from.transfersByIpc;
   return counters;
 }
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "completion_sink.h"
+#include "ipc_config.h"
 #include "memory.h"
 #include "limits.h"
 #include "nixl_api.h"
@@ -39,12 +40,16 @@ struct AgentConfig {
   SlabConfig slabs{};
   /** Whose memory this agent moves, and where its slabs lie; null: the host's. */
   std::shared_ptr<CudaDevice> device;
+  /** Needs `device`. */
+  IpcConfig ipc{};
 };
 
 /** Names one asynchronous command; its CommandCompletion carries the same number. Never 0. */
 using Ticket = uint64_t;
 
 enum class Direction : uint8_t { kRead, kWrite };
+/** How the bytes of a transfer travel. In the order of `NativePosts`. */
+enum class Path : uint8_t { kDescriptors, kSlabs, kIpc };
 
 /** One region of a table over own regions (`BlockTableRegion` of the contract). */
 struct BlockRegionSpec {
@@ -82,8 +87,8 @@ struct PostView {
   /** From enqueueing. A post not yet handed to the network by then fails (final), instead of
    * overdue. */
   uint64_t deadlineMs = limits::kTransferDeadlineMs;
-  /** By slabs instead of descriptors; kUnsupported where one of the two agents has none. */
-  bool isBySlabs = false;
+  /** kUnsupported where one of the two agents doesn't have it (`pathsTo`). */
+  Path path = Path::kDescriptors;
 };
 
 struct CommandCompletion {
@@ -152,6 +157,13 @@ struct AgentCounters {
   uint64_t slabsLent = 0;
   uint64_t slabsSuspect = 0;
   uint64_t slabsMoved = 0;
+  uint64_t transfersByIpc = 0;
+};
+
+/** Beside descriptors, which there always are. */
+struct PeerPaths {
+  bool hasSlabs = false;
+  bool hasIpc = false;
 };
 
 struct BlockTableDescription {
@@ -201,7 +213,7 @@ class Agent {
    * removed before completes with ok; kInvalidHandle for one that never was a peer.
    */
   Result removePeer(uint64_t peer, Ticket* ticket);
-  /** Proof: see `TransferAgent.processEnded`. */
+  /** Proof: see `TransferAgent.processEnded`. An agent with a GPU completes it kGpuSettleMs later. */
   Result processEnded(const ProcessId& process, Ticket* ticket);
   /** kOutOfRange: size. Completes when handed to the network. */
   Result notify(uint64_t peer, const uint8_t* message, size_t sizeBytes, Ticket* ticket);
@@ -227,7 +239,7 @@ class Agent {
   Result releaseBlockTable(uint64_t table);
 
   /** kInvalidHandle. */
-  Result hasSlabs(uint64_t peer, bool* hasThem) const;
+  Result pathsTo(uint64_t peer, PeerPaths* paths) const;
   Result createFence(uint64_t* fence);
   /**
    * At once, or `delayUs` from now by the agent's thread; of several calls the earliest moment counts.

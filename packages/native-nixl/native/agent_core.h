@@ -35,6 +35,7 @@ struct AtomicCounters {
   std::atomic<uint64_t> slabsLent{0};
   std::atomic<uint64_t> slabsSuspect{0};
   std::atomic<uint64_t> slabsMoved{0};
+  std::atomic<uint64_t> transfersByIpc{0};
 };
 
 struct OpenFence {
@@ -54,6 +55,9 @@ struct FenceSet {
   /** Those whose moment has come need no entry any more. */
   void forgetDue(MonotonicTime now);
 };
+
+/** kOutOfRange: the name, slabs, or the path `ipc`; kUnavailable: no library. */
+Result checkConfig(const AgentConfig& config);
 
 class AgentCore {
  public:

@@ -46,6 +46,43 @@ Result copySide(const SideView& view, std::shared_ptr<TableEntry> entry, OwnedSi
   return Result::success();
 }
 
+Result noPath(const std::string& why) {
+  return Result::failure(Status::kUnsupported, "path", why);
+}
+
+/** Whether both agents have the path, and the memory of both sides lies where it can go. */
+Result checkPath(Path path, const AgentConfig& config, const Peer& peer, const BlockTable& local,
+                 const BlockTable& remote) {
+  if (path == Path::kSlabs && (config.slabs.slabCount == 0 || peer.slabs.slabCount == 0)) {
+    return noPath(config.slabs.slabCount == 0 ? "this agent has no slabs" : "the peer lends none");
+  }
+  if (path == Path::kIpc && !config.ipc.isOn) {
+    return noPath("this agent has no path ipc: it needs the options device and ipc");
+  }
+  if (path == Path::kIpc && !peer.hasIpc) return noPath("no path ipc: " + peer.noIpc);
+  if (local.place.kind != remote.place.kind) {
+    return Result::failure(Status::kUnsupported, "transfers between host and GPU memory",
+                           "the library moves these in software: copy within each machine first");
+  }
+  MemoryPlace own;
+  if (config.device != nullptr) {
+    own = {MemoryKind::kDevice, static_cast<uint32_t>(config.device->ordinal())};
+  }
+  if (path == Path::kSlabs && (!(local.place == own) || !(peer.slabs.place == remote.place))) {
+    return noPath("the slabs lie elsewhere than the blocks: both agents need the option device for "
+                  "the memory that they move");
+  }
+  if (path == Path::kIpc && !(local.place == own)) {
+    return noPath("the blocks lie elsewhere than on the agent's GPU");
+  }
+  if (path != Path::kSlabs && !remote.isTarget) {
+    return Result::failure(Status::kUnsupported, "imported or virtual GPU memory as a target",
+                           "it has no handle by which the peer's memory could be reached: take the "
+                           "path slabs, or let the process that allocated it offer it");
+  }
+  return Result::success();
+}
+
 /**
  * Builds the transfer of one post. Needs the lock; changes nothing in the core but scratch memory and that
  * its fence is awaited, which costs no more than a wake if the post is refused after all.
@@ -54,8 +91,6 @@ Result prepareTransfer(HandleTable<std::shared_ptr<Peer>>& peers,
                        HandleTable<std::shared_ptr<TableEntry>>& tables, PlanScratch& scratch,
                        FenceSet& fences, const AgentConfig& config, const PostView& post,
                        Transfer* transfer) {
-  const SlabConfig& slabs = config.slabs;
-  const CudaDevice* slabDevice = config.device.get();
   const std::shared_ptr<Peer>* peer = peers.find(post.peer);
   if (peer == nullptr) return invalidHandle("peer");
   const std::shared_ptr<TableEntry>* local = tables.find(post.local.table);
@@ -63,28 +98,8 @@ Result prepareTransfer(HandleTable<std::shared_ptr<Peer>>& peers,
   const std::shared_ptr<TableEntry>* remote = tables.find(post.remote.table);
   if (remote == nullptr || (*remote)->peer != post.peer)
     return invalidHandle("block table of the peer");
-  if (post.isBySlabs && (slabs.slabCount == 0 || (*peer)->slabs.slabCount == 0)) {
-    return Result::failure(Status::kUnsupported, "path",
-                           slabs.slabCount == 0 ? "this agent has no slabs" : "the peer lends none");
-  }
-  const MemoryKind here = (*local)->table.place.kind;
-  if (here != (*remote)->table.place.kind) {
-    return Result::failure(Status::kUnsupported, "transfers between host and GPU memory",
-                           "the library moves these in software: copy within each machine first");
-  }
-  const MemoryPlace slabsHere =
-      slabDevice == nullptr ? MemoryPlace{} : MemoryPlace{MemoryKind::kDevice, static_cast<uint32_t>(slabDevice->ordinal())};
-  const bool areSlabsThere = (*peer)->slabs.place == (*remote)->table.place;
-  if (post.isBySlabs && (!((*local)->table.place == slabsHere) || !areSlabsThere)) {
-    return Result::failure(Status::kUnsupported, "path",
-                           "the slabs lie elsewhere than the blocks: both agents need the option "
-                           "device for the memory that they move");
-  }
-  if (!post.isBySlabs && !(*remote)->table.isTarget) {
-    return Result::failure(Status::kUnsupported, "imported or virtual GPU memory as a target",
-                           "the library would reach the peer's memory in software: take the path "
-                           "slabs, or let the process that allocated it offer it");
-  }
+  Result travels = checkPath(post.path, config, **peer, (*local)->table, (*remote)->table);
+  if (!travels.ok()) return travels;
   if (post.hasFence && !fences.wasMade(post.fence)) return invalidHandle("fence");
   if (post.hasNotification && post.notificationSizeBytes > limits::kNotificationSizeBytesMax) {
     return Result::outOfRange("post", "the notification is over 512 bytes");
@@ -94,7 +109,7 @@ Result prepareTransfer(HandleTable<std::shared_ptr<Peer>>& peers,
   if (!copied.ok()) return copied;
   transfer->direction = post.direction;
   transfer->peer = *peer;
-  transfer->isBySlabs = post.isBySlabs;
+  transfer->path = post.path;
   const auto fence = post.hasFence ? fences.open.find(post.fence) : fences.open.end();
   if (fence != fences.open.end()) {
     transfer->fence = post.fence;

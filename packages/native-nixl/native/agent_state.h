@@ -46,6 +46,8 @@ struct Peer {
   uint64_t handle = 0;         // [lock]
   std::string name;            // [const]
   SlabFacts slabs;             // [const] none: it lends none
+  bool hasIpc = false;         // [const] its memory is mapped here
+  std::string noIpc;           // [const] why not
   bool isRemoved = false;      // [lock]
   uint64_t openTransfers = 0;  // [lock] enqueued and without final status
 };
@@ -109,7 +111,7 @@ struct Transfer {
   std::shared_ptr<Peer> peer;
   OwnedSide local;
   OwnedSide remote;
-  bool isBySlabs = false;
+  Path path = Path::kDescriptors;
   uint64_t fence = 0;  // 0: none
   bool hasNotification = false;
   std::vector<uint8_t> notification;

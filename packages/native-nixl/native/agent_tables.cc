@@ -121,11 +121,12 @@ Result Agent::processEnded(const ProcessId& process, Ticket* ticket) {
   return opened.ok() ? core_->enqueue(ProcessEndedCommand{*ticket, process}) : opened;
 }
 
-Result Agent::hasSlabs(uint64_t handle, bool* hasThem) const {
+Result Agent::pathsTo(uint64_t handle, PeerPaths* paths) const {
   std::lock_guard<std::mutex> lock(core_->mutex);
   const std::shared_ptr<Peer>* peer = core_->peers.find(handle);
   if (peer == nullptr) return Result::failure(Status::kInvalidHandle, "pathsTo", "not a peer");
-  *hasThem = core_->config.slabs.slabCount > 0 && (*peer)->slabs.slabCount > 0;
+  paths->hasSlabs = core_->config.slabs.slabCount > 0 && (*peer)->slabs.slabCount > 0;
+  paths->hasIpc = (*peer)->hasIpc;
   return Result::success();
 }
 

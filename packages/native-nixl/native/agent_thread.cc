@@ -117,6 +117,8 @@ bool AgentThread::run(Ticket ready) {
     postHeld();
     poll();
     stepSlabs();
+    stepIpc();
+    endSettled(false);
     if (isFinished(&isClean)) return isClean;
     sleep();
   }
@@ -169,11 +171,13 @@ void AgentThread::sleep() {
       descriptorsCheckedAt_ = now;
     }
   }
-  if (!draining_.empty() || (borrower_ != nullptr && borrower_->hasTasks())) {
+  const bool hasKernels = ipc_ != nullptr && ipc_->hasTasks();
+  if (!draining_.empty() || hasKernels || (borrower_ != nullptr && borrower_->hasTasks())) {
     end = std::min(end, now + std::chrono::microseconds(limits::kDrainingPollPauseUs));
   }
   for (const auto& transfer : held_) end = std::min(end, transfer->deadline);
   if (!held_.empty()) end = std::min(end, heldDue_);
+  if (!settling_.empty()) end = std::min(end, settling_.front().due);
   if (isClosing_) end = std::min(end, closeDeadline_);
   if (end == MonotonicTime::max()) {
     core_->queue.wait();
@@ -203,8 +207,10 @@ bool AgentThread::isFinished(bool* isClean) {
     }
   }
   const bool hasOpen = !active_.empty() || !draining_.empty() || !held_.empty() ||
-                       (borrower_ != nullptr && borrower_->hasTasks());
+                       (borrower_ != nullptr && borrower_->hasTasks()) ||
+                       (ipc_ != nullptr && ipc_->hasTasks());
   if (hasOpen && !isLate) return false;
+  endSettled(true);
   CommandCompletion completion;
   completion.ticket = closeTicket_;
   completion.leakedTransfers = hasOpen ? abandonOpenTransfers() : 0;
@@ -223,10 +229,12 @@ bool AgentThread::isFinished(bool* isClean) {
 uint64_t AgentThread::abandonOpenTransfers() {
   for (auto& transfer : active_) reportOverdue(*transfer);
   const uint64_t bySlabs = borrower_ != nullptr ? borrower_->abandon() : 0;
-  return active_.size() + draining_.size() + bySlabs;
+  const uint64_t byIpc = ipc_ != nullptr ? ipc_->abandon() : 0;
+  return active_.size() + draining_.size() + bySlabs + byIpc;
 }
 
 void AgentThread::takeDown() {
+  ipc_.reset();
   if (store_ != nullptr) {
     borrower_->letGo();
     // Its requests are the agent's.

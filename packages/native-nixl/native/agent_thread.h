@@ -3,6 +3,7 @@
 // queue and pushes to the core's completions. See agent.h for when it sleeps and when it polls.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -10,6 +11,7 @@
 
 #include "agent_core.h"
 #include "environment.h"
+#include "ipc_mover.h"
 #include "slab_borrower.h"
 #include "slab_lender.h"
 
@@ -75,13 +77,21 @@ class AgentThread final : private SlabHost {
   void tellOverdue(const Transfer& transfer) override;
   bool isForgotten(const Peer& peer) override;
 
+  // agent_thread_ipc.cc
+  void startIpc();
+  void stepIpc();
+  Result offerIpc(std::vector<uint8_t>* metadata);
+  void meetIpc(Peer& peer, IpcFacts facts);
+  void endSettled(bool isClosing);
+
   const NixlApi& api() const noexcept { return *core_->config.api; }
   void noteActivity() noexcept { lastActivity_ = MonotonicClock::now(); }
   /** Also a broken agent owes its open transfers their final status. */
   bool isPolling() const { return isAwaitingPeers() || (isReady_ && isFlushing()); }
   /** Something is in flight or expected, and its end is somebody's latency. */
   bool isAwaitingPeers() const {
-    return !active_.empty() || areSlabsBusy() ||
+    const bool isIpcBusy = ipc_ != nullptr && ipc_->hasTimelyTasks();
+    return !active_.empty() || areSlabsBusy() || isIpcBusy ||
            (isReady_ && core_->isNotificationExpected.load());
   }
   bool isFlushing() const { return MonotonicClock::now() < flushEnd_; }
@@ -117,6 +127,16 @@ class AgentThread final : private SlabHost {
   std::unique_ptr<SlabStore> store_;
   std::unique_ptr<SlabLender> lender_;
   std::unique_ptr<SlabBorrower> borrower_;
+
+  /** Null: the agent has no such path. */
+  std::unique_ptr<IpcMover> ipc_;
+
+  /** Proofs of a process's death, and when what it left on a GPU is over, in order. */
+  struct Settling {
+    Ticket ticket = 0;
+    MonotonicTime due;
+  };
+  std::deque<Settling> settling_;
 
   std::vector<Command> batch_;
   uint64_t fenceEpochSeen_ = 0;

@@ -15,6 +15,21 @@ Result brokenAgent() {
   return Result::failure(Status::kBroken, "agent", "the agent did not start, or broke");
 }
 
+/** What stands behind the library's own metadata. */
+struct PeerFacts {
+  size_t librarySize = 0;
+  SlabFacts slabs;
+  IpcFacts ipc;
+};
+
+PeerFacts factsOf(const AddPeerCommand& command) {
+  PeerFacts facts;
+  const uint8_t* const bytes = command.metadata.data();
+  facts.librarySize = splitSlabFacts(bytes, command.metadata.size(), &facts.slabs);
+  facts.librarySize = splitIpcFacts(bytes, facts.librarySize, &facts.ipc);
+  return facts;
+}
+
 }  // namespace
 
 Result AgentThread::start() {
@@ -52,6 +67,7 @@ Result AgentThread::start() {
   if (status != kNixlSuccess) return Result::nixlFailure("create_notif_map", status);
   notifications_ = NixlNotificationMap(api(), handle);
   descriptors_.markNew();
+  startIpc();
   return startSlabs();
 }
 
@@ -75,6 +91,7 @@ void AgentThread::execute(MetadataCommand& command) {
       const auto* from = static_cast<const uint8_t*>(bytes);
       completion.bytes.assign(from, from + sizeBytes);
       std::free(bytes);
+      completion.result = offerIpc(&completion.bytes);
       if (store_ != nullptr) appendSlabFacts(store_->facts(), &completion.bytes);
     } else {
       completion.result = Result::nixlFailure("get_local_md", status);
@@ -101,12 +118,15 @@ Result AgentThread::addPeer(const AddPeerCommand& command, uint64_t* handle) {
   if (!loaded.ok()) return loaded;
   auto peer = std::make_shared<Peer>();
   peer->name = command.expectedName;
-  splitSlabFacts(command.metadata.data(), command.metadata.size(), &peer->slabs);
+  PeerFacts facts = factsOf(command);
+  peer->slabs = facts.slabs;
+  meetIpc(*peer, std::move(facts.ipc));
   {
     std::lock_guard<std::mutex> lock(core_->mutex);
     peer->handle = core_->peers.insert(peer);
   }
   if (peer->handle == 0) {
+    if (ipc_ != nullptr) ipc_->forget(*peer);
     invalidate(command.expectedName);
     return Result::overLimit("peerCountMax", limits::kPeerCountMax, limits::kPeerCountMax);
   }
@@ -136,9 +156,7 @@ Result AgentThread::replacePeer(const std::string& name) {
 
 Result AgentThread::loadPeer(const AddPeerCommand& command) {
   char* nameFound = nullptr;
-  SlabFacts facts;
-  const size_t sizeBytes =
-      splitSlabFacts(command.metadata.data(), command.metadata.size(), &facts);
+  const size_t sizeBytes = factsOf(command).librarySize;
   const int loaded =
       api().load_remote_md(agent_.get(), command.metadata.data(), sizeBytes, &nameFound);
   const std::string name = nameFound != nullptr ? nameFound : "";
@@ -169,7 +187,10 @@ Result AgentThread::loadPeer(const AddPeerCommand& command) {
 
 void AgentThread::invalidate(const std::string& name) {
   const auto known = loadedPeers_.find(name);
-  if (borrower_ != nullptr && known != loadedPeers_.end()) borrower_->forget(*known->second);
+  if (known != loadedPeers_.end()) {
+    if (borrower_ != nullptr) borrower_->forget(*known->second);
+    if (ipc_ != nullptr) ipc_->forget(*known->second);
+  }
   api().invalidate_remote_md(agent_.get(), name.c_str());
   loadedPeers_.erase(name);
 }
@@ -205,14 +226,6 @@ void AgentThread::execute(NotifyCommand& command) {
     startFlush();
   }
   complete(command.ticket, std::move(result));
-}
-
-void AgentThread::execute(ProcessEndedCommand& command) {
-  if (store_ != nullptr) {
-    lender_->processEnded(command.process);
-    borrower_->processEnded(command.process);
-  }
-  complete(command.ticket, Result::success());
 }
 
 void AgentThread::execute(PostCommand& command) { postOrHold(std::move(command.transfer)); }

@@ -73,6 +73,7 @@ int AgentThread::send(const Peer& peer, const uint8_t* bytes, size_t sizeBytes) 
 
 void AgentThread::endTransfer(std::unique_ptr<Transfer> transfer, bool wasOverdue, Result result) {
   if (wasOverdue) core_->counters.transfersDraining -= 1;
+  if (result.ok() && transfer->path == Path::kIpc) core_->counters.transfersByIpc += 1;
   const TransferOutcome outcome = result.ok() ? TransferOutcome::kDone : TransferOutcome::kFailed;
   finish(std::move(transfer), outcome, std::move(result));
 }

@@ -94,8 +94,9 @@ void AgentThread::post(std::unique_ptr<Transfer> transfer) {
            Result::failure(Status::kBroken, "agent", "the agent is broken"));
     return;
   }
-  if (transfer->isBySlabs) {
+  if (transfer->path != Path::kDescriptors) {
     core_->counters.transfersPosted += 1;
+    if (transfer->path == Path::kIpc) return ipc_->add(std::move(transfer));
     return borrower_->add(std::move(transfer));
   }
   Result created = createRequest(*transfer);

@@ -91,6 +91,7 @@ inline constexpr int kGranularityRecommended = 1;
   X(p2pAttribute, cuDeviceGetP2PAttribute, (int*, int, int, int))                                  \
   X(contextRetain, cuDevicePrimaryCtxRetain, (CudaHandle*, int))                                   \
   X(contextSet, cuCtxSetCurrent, (CudaHandle))                                                     \
+  X(contextEnablePeer, cuCtxEnablePeerAccess, (CudaHandle, unsigned))                              \
   X(memoryAllocate, cuMemAlloc_v2, (CudaPointer*, size_t))                                         \
   X(memoryFree, cuMemFree_v2, (CudaPointer))                                                       \
   X(memorySet, cuMemsetD8Async, (CudaPointer, unsigned char, size_t, CudaHandle))                  \

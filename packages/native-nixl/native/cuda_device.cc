@@ -17,7 +17,7 @@ constexpr char kKernels[] =
 
 constexpr const char* kKernelNames[kCudaKernelCount] = {
     "kvferry_fill", "kvferry_digest",      "kvferry_copy_pieces",
-    "kvferry_pack", "kvferry_move_listed", "kvferry_relayout"};
+    "kvferry_pack", "kvferry_move_listed", "kvferry_relayout",    "kvferry_move"};
 
 struct OpenDevices {
   std::mutex mutex;
@@ -96,6 +96,27 @@ Result CudaDevice::start() {
 }
 
 Result CudaDevice::enter() const { return api_->check(api_->contextSet(context_), "contextSet"); }
+
+Result CudaDevice::reach(int other) const {
+  if (other == ordinal_) return Result::success();
+  std::shared_ptr<CudaDevice> device;
+  Result result = open(api_->library, static_cast<uint64_t>(other), &device);
+  int isLinked = 0;
+  if (result.ok()) {
+    result = api_->check(api_->canAccessPeer(&isLinked, ordinal_, other), "canAccessPeer");
+  }
+  if (!result.ok()) return result;
+  if (isLinked == 0) {
+    return Result::failure(Status::kUnsupported, "path",
+                           "GPU " + std::to_string(ordinal_) + " can't map memory of GPU " +
+                               std::to_string(other));
+  }
+  result = enter();
+  if (!result.ok()) return result;
+  const int status = api_->contextEnablePeer(device->context_, 0);
+  if (status == cuda::kPeerAccessAlreadyEnabled) return result;
+  return api_->check(status, "contextEnablePeer");
+}
 
 Result CudaDevice::lockPages(uint8_t* data, uint64_t sizeBytes) {
   Result entered = enter();

@@ -13,8 +13,8 @@
 namespace kvferry {
 
 /** In the order of their names in cuda_device.cc. */
-enum class CudaKernel : uint8_t { kFill, kDigest, kCopyPieces, kPack, kMoveListed, kRelayout };
-inline constexpr size_t kCudaKernelCount = 6;
+enum class CudaKernel : uint8_t { kFill, kDigest, kCopyPieces, kPack, kMoveListed, kRelayout, kMove };
+inline constexpr size_t kCudaKernelCount = 7;
 
 class CudaLane;
 
@@ -33,6 +33,8 @@ class CudaDevice : public std::enable_shared_from_this<CudaDevice> {
 
   /** Makes the context the calling thread's. Before any other call that concerns this GPU. */
   Result enter() const;
+  /** Lets kernels here use memory that this process has on another of its GPUs. kUnsupported: they are not linked. */
+  Result reach(int other) const;
 
   Result lockPages(uint8_t* data, uint64_t sizeBytes);
   void unlockPages(uint8_t* data) noexcept;

@@ -24,6 +24,7 @@ inline constexpr uint64_t kSlabSizeBytesMin = 4'096;
 inline constexpr uint64_t kSlabSizeBytesMax = 268'435'456;
 inline constexpr uint64_t kSlabCountMax = 64;
 inline constexpr uint64_t kSlabSilenceMs = 30'000;
+inline constexpr uint64_t kIpcCtaCountMax = 1'024;
 
 // --- native only ---
 /** Commands (register, addPeer, notify, ...) that are queued, running, or done and not yet drained.
@@ -64,6 +65,15 @@ inline constexpr uint64_t kSlabBorrowerCountMax = 1'024;
 inline constexpr uint64_t kSlabLingerMs = 10;
 /** Pause between looks for dead borrowers, and between looks at a peer that can't be read. */
 inline constexpr uint64_t kSlabCheckMs = 50;
+/** GPU allocations that an agent offers by CUDA IPC; with their handles they must fit into its metadata. */
+inline constexpr uint64_t kIpcMemoryCountMax = 256;
+/** Kernels of the path `ipc` that wait in the GPU's queue, one behind the other: enough that none waits for this thread. */
+inline constexpr uint64_t kIpcLaunchesMax = 8;
+/**
+ * After a process has ended, what it had given a GPU to do may go on until the driver has taken its context down, which
+ * nobody is told. A queue of kIpcLaunchesMax kernels is over a hundred times sooner.
+ */
+inline constexpr uint64_t kGpuSettleMs = 1'000;
 /** Failed polls in a row after which the agent counts as broken. */
 inline constexpr uint64_t kPollFailuresMax = 64;
 

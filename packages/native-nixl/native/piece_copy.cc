@@ -22,7 +22,7 @@ void PieceCopy::add(uint64_t to, uint64_t from, uint64_t bytes) {
   }
 }
 
-Result PieceCopy::enqueue(CudaDevice& device, CudaLane& lane) const {
+Result PieceCopy::enqueue(CudaDevice& device, CudaLane& lane, uint64_t ctaMax) const {
   if (pieces_.empty()) return Result::success();
   std::memcpy(lane.host(), pieces_.data(), listBytes());
   Result result = lane.upload(0, listBytes());
@@ -34,8 +34,8 @@ Result PieceCopy::enqueue(CudaDevice& device, CudaLane& lane) const {
   arguments.pieceCount = pieces_.size();
   arguments.partsPerPiece = (longest + kPartBytes - 1) / kPartBytes;
   arguments.partBytes = kPartBytes;
-  return launchWide(device, lane, CudaKernel::kCopyPieces,
-                    warpBlocks(arguments.pieceCount * arguments.partsPerPiece), &arguments);
+  const uint64_t blocks = warpBlocks(arguments.pieceCount * arguments.partsPerPiece);
+  return launchWide(device, lane, CudaKernel::kCopyPieces, std::min(blocks, ctaMax), &arguments);
 }
 
 }  // namespace kvferry

@@ -17,8 +17,8 @@ class PieceCopy {
   void clear() { pieces_.clear(); }
   uint64_t listBytes() const noexcept { return pieces_.size() * sizeof(kernels::CopyPiece); }
 
-  /** In a lane that has `listBytes` reserved. Enqueues the upload of the list and the kernel. */
-  Result enqueue(CudaDevice& device, CudaLane& lane) const;
+  /** In a lane that has `listBytes` reserved. Enqueues the upload of the list and the kernel, in at most `ctaMax` CTAs. */
+  Result enqueue(CudaDevice& device, CudaLane& lane, uint64_t ctaMax = ~uint64_t{0}) const;
 
  private:
   std::vector<kernels::CopyPiece> pieces_;

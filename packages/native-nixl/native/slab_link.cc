@@ -234,14 +234,9 @@ bool SlabLink::finishTasks(MonotonicTime now) {
   return hasMoved;
 }
 
-/** The message of a transfer follows its bytes, which are in place now. */
 Result SlabLink::settle(SlabTask& task) {
-  Transfer& transfer = *task.transfer;
   if (!task.error.ok()) return std::move(task.error);
-  if (!transfer.hasNotification) return Result::success();
-  const int status =
-      host_.send(*peer_, transfer.notification.data(), transfer.notification.size());
-  return status < 0 ? Result::nixlFailure("gen_notif", status) : Result::success();
+  return sendNotification(host_, *task.transfer);
 }
 
 void SlabLink::lenderEnded(const Result& reason) {

@@ -11,6 +11,7 @@
 
 #include "slab_store.h"
 #include "slab_task.h"
+#include "transfer_host.h"
 
 namespace kvferry {
 
@@ -24,17 +25,13 @@ struct SlabSpan {
 };
 
 /** What a link needs of the agent's thread. */
-class SlabHost {
+class SlabHost : public TransferHost {
  public:
-  virtual ~SlabHost() = default;
   /** One descriptor, between records or between slabs. */
   virtual Result makeRequest(bool isRead, const Peer& peer, const SlabSpan& span,
                              TransferRequest* request) = 0;
   /** Status of the library. `message` is delivered after the bytes; null: none. */
   virtual int startRequest(TransferRequest& request, const SlabMessageFrame* message) = 0;
-  virtual int send(const Peer& peer, const uint8_t* bytes, size_t sizeBytes) = 0;
-  virtual void endTransfer(std::unique_ptr<Transfer> transfer, bool wasOverdue, Result result) = 0;
-  virtual void tellOverdue(const Transfer& transfer) = 0;
   /** It was removed, and is known only for what is open. */
   virtual bool isForgotten(const Peer& peer) = 0;
 };

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "block_stream.h"
 #include "kernel_launch.h"
 #include "slab_wire.h"
 

@@ -1,10 +1,10 @@
 #include "slab_stream.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
+#include "block_stream.h"
 #include "kernel_launch.h"
 #include "slab_wire.h"
 
@@ -28,43 +28,7 @@ Pieces piecesOf(uint64_t blockBytes, uint64_t start, uint64_t bytes) noexcept {
   return {whole + ends, ends + (whole > 0 ? 1 : 0)};
 }
 
-constexpr uint64_t padded(uint64_t bytes) noexcept { return (bytes + 15) / 16 * 16; }
-
-uint64_t regionBytes(const PlanSide& side) noexcept {
-  return padded(side.table->regions.size() * sizeof(kernels::DeviceRegion));
-}
-
-/** What `put` takes of a lane. */
-uint64_t arrayBytes(const PlanSide& side) noexcept {
-  return regionBytes(side) + padded(side.count * sizeof(uint32_t));
-}
-
-/** Writes a side's arrays where the lane uploads them from: ids are many, and copied only once. */
-kernels::BlockStream put(const PlanSide& side, const CudaLane& lane, uint64_t at) {
-  const std::vector<BlockRegion>& regions = side.table->regions;
-  auto* to = reinterpret_cast<kernels::DeviceRegion*>(lane.host() + at);
-  for (const BlockRegion& region : regions) {
-    *to++ = {region.address, region.blockStrideBytes, region.blockSizeBytes};
-  }
-  const uint64_t idsAt = at + regionBytes(side);
-  std::memcpy(lane.host() + idsAt, side.ids, side.count * sizeof(uint32_t));
-  return {pointerTo<const kernels::DeviceRegion>(lane, at),
-          pointerTo<const uint32_t>(lane, idsAt),
-          regions.size(),
-          side.count,
-          regions.front().blockSizeBytes,
-          0};
-}
-
 }  // namespace
-
-bool isEven(const PlanSide& side) noexcept {
-  if (side.isSegments) return false;
-  const std::vector<BlockRegion>& regions = side.table->regions;
-  return std::all_of(regions.begin(), regions.end(), [&](const BlockRegion& region) {
-    return region.blockSizeBytes == regions.front().blockSizeBytes;
-  });
-}
 
 SlabPart cutStream(uint64_t blockBytes, uint64_t start, uint64_t left, uint64_t slabBytes) noexcept {
   // Room beside the whole blocks and their pieces: three runs, the pieces of two ends, and the list's alignment.
@@ -95,14 +59,14 @@ uint64_t countPairs(uint64_t bytes, uint64_t blockBytes, uint64_t otherBlockByte
 Result SlabStream::open(CudaDevice& device, const PlanSide& local, const PlanSide& remote,
                         std::unique_ptr<SlabStream>* stream) {
   std::unique_ptr<SlabStream> made(new SlabStream(device));
-  const uint64_t localBytes = arrayBytes(local);
-  const uint64_t bytes = localBytes + arrayBytes(remote);
+  const uint64_t localBytes = streamBytes(local);
+  const uint64_t bytes = localBytes + streamBytes(remote);
   Result result = device.takeLane(&made->lane_, bytes);
   if (result.ok()) result = made->lane_->reserve(bytes);
   if (!result.ok()) return result;
   CudaLane& lane = *made->lane_;
-  made->local_ = put(local, lane, 0);
-  made->remote_ = put(remote, lane, localBytes);
+  made->local_ = putStream(local, lane, 0);
+  made->remote_ = putStream(remote, lane, localBytes);
   result = lane.upload(0, bytes);
   if (result.ok()) result = lane.mark();
   if (!result.ok()) return result;

@@ -25,9 +25,6 @@ struct SlabPart {
 /** The end of a block, whole ones, the start of one. */
 inline constexpr uint64_t kStreamRunsMax = 3;
 
-/** The blocks of all regions have one size. */
-bool isEven(const PlanSide& side) noexcept;
-
 /**
  * The next slab of a stream of such blocks, of which `left` bytes are left. Cut within a block only at multiples of 16,
  * which kernels copy four times as fast.

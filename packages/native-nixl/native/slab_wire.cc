@@ -3,11 +3,10 @@
 #include <cstring>
 
 #include "limits.h"
+#include "wire_bytes.h"
 
 namespace kvferry {
 namespace {
-
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are copied as they are");
 
 constexpr uint32_t kFactsMagic = 0x4C53564B;  // "KVSL"
 /**
@@ -17,20 +16,6 @@ constexpr uint32_t kFactsMagic = 0x4C53564B;  // "KVSL"
 constexpr uint32_t kFactsVersion = 1;
 constexpr uint32_t kDeviceShift = 16;
 constexpr size_t kFactsBytes = 16 + 7 * 8 + 2 * 4;
-
-template <typename T>
-void put(uint8_t** to, const T& value) {
-  std::memcpy(*to, &value, sizeof value);
-  *to += sizeof value;
-}
-
-template <typename T>
-T get(const uint8_t** from) {
-  T value;
-  std::memcpy(&value, *from, sizeof value);
-  *from += sizeof value;
-  return value;
-}
 
 bool isPlausible(const SlabFacts& facts) {
   uint64_t end = 0;
@@ -59,32 +44,32 @@ void appendSlabFacts(const SlabFacts& facts, std::vector<uint8_t>* metadata) {
   const size_t start = metadata->size();
   metadata->resize(start + kFactsBytes);
   uint8_t* to = metadata->data() + start;
-  put(&to, facts.token);
+  putField(&to, facts.token);
   for (const uint64_t value : {facts.recordsAddress, facts.slabsAddress, facts.slabBytes,
                                facts.slabCount, facts.process.machine, facts.process.pid,
                                facts.process.startTime}) {
-    put(&to, value);
+    putField(&to, value);
   }
   const bool isDevice = facts.place.kind == MemoryKind::kDevice;
-  put(&to, kFactsVersion | (isDevice ? (facts.place.device + 1) << kDeviceShift : 0));
-  put(&to, kFactsMagic);
+  putField(&to, kFactsVersion | (isDevice ? (facts.place.device + 1) << kDeviceShift : 0));
+  putField(&to, kFactsMagic);
 }
 
 size_t splitSlabFacts(const uint8_t* metadata, size_t sizeBytes, SlabFacts* facts) {
   *facts = {};
   if (sizeBytes < kFactsBytes) return sizeBytes;
   const uint8_t* from = metadata + sizeBytes - 8;
-  const auto version = get<uint32_t>(&from);
-  if (get<uint32_t>(&from) != kFactsMagic) return sizeBytes;
+  const auto version = getField<uint32_t>(&from);
+  if (getField<uint32_t>(&from) != kFactsMagic) return sizeBytes;
   const size_t ownSize = sizeBytes - kFactsBytes;
   if ((version & ((1u << kDeviceShift) - 1)) != kFactsVersion) return ownSize;
   from = metadata + ownSize;
   SlabFacts found;
-  found.token = get<SlabToken>(&from);
+  found.token = getField<SlabToken>(&from);
   for (uint64_t* value : {&found.recordsAddress, &found.slabsAddress, &found.slabBytes,
                           &found.slabCount, &found.process.machine, &found.process.pid,
                           &found.process.startTime}) {
-    *value = get<uint64_t>(&from);
+    *value = getField<uint64_t>(&from);
   }
   const uint32_t device = version >> kDeviceShift;
   if (device > 0) found.place = {MemoryKind::kDevice, device - 1};
@@ -123,13 +108,13 @@ bool parseSlabRecord(const uint8_t* at, SlabRecord* record) {
 SlabMessageFrame encodeSlabMessage(const SlabToken& token, const SlabMessage& message) {
   SlabMessageFrame frame;
   uint8_t* to = frame.data();
-  put(&to, token);
-  put(&to, static_cast<uint32_t>(message.kind));
-  put(&to, message.slab);
+  putField(&to, token);
+  putField(&to, static_cast<uint32_t>(message.kind));
+  putField(&to, message.slab);
   for (const uint64_t value :
        {message.owner, message.generation, message.turn, message.payloadBytes, message.listBytes,
         message.count, message.process.machine, message.process.pid, message.process.startTime}) {
-    put(&to, value);
+    putField(&to, value);
   }
   return frame;
 }
@@ -140,15 +125,15 @@ bool isSlabMessage(const SlabToken& token, const uint8_t* bytes, size_t sizeByte
 
 bool decodeSlabMessage(const uint8_t* bytes, SlabMessage* message) {
   const uint8_t* from = bytes + sizeof(SlabToken);
-  const auto kind = get<uint32_t>(&from);
+  const auto kind = getField<uint32_t>(&from);
   if (kind < 1 || kind > 4) return false;
   message->kind = static_cast<SlabMessageKind>(kind);
-  message->slab = get<uint32_t>(&from);
+  message->slab = getField<uint32_t>(&from);
   for (uint64_t* value : {&message->owner, &message->generation, &message->turn,
                           &message->payloadBytes, &message->listBytes, &message->count,
                           &message->process.machine, &message->process.pid,
                           &message->process.startTime}) {
-    *value = get<uint64_t>(&from);
+    *value = getField<uint64_t>(&from);
   }
   return true;
 }
@@ -160,12 +145,12 @@ size_t writePieceList(const std::vector<SlabPiece>& pieces, const std::vector<bo
   uint64_t count = 0;
   for (size_t i = 0; i < pieces.size(); i++) {
     if (startsRun[i]) {
-      put(&at, pieces[i].bytes);
+      putField(&at, pieces[i].bytes);
       countAt = at;
       at += sizeof count;
       count = 0;
     }
-    put(&at, pieces[i].address);
+    putField(&at, pieces[i].address);
     count += 1;
     std::memcpy(countAt, &count, sizeof count);
   }
@@ -179,13 +164,13 @@ bool readPieceList(const uint8_t* from, size_t sizeBytes, uint64_t payloadBytes,
   uint64_t left = payloadBytes;
   while (from < end) {
     if (static_cast<size_t>(end - from) < kSlabRunBytes) return false;
-    const auto bytes = get<uint64_t>(&from);
-    const auto count = get<uint64_t>(&from);
+    const auto bytes = getField<uint64_t>(&from);
+    const auto count = getField<uint64_t>(&from);
     const auto room = static_cast<uint64_t>(end - from) / kSlabPieceBytes;
     if (bytes == 0 || count == 0 || count > room || bytes > left / count) return false;
     left -= bytes * count;
     for (uint64_t i = 0; i < count; i++) {
-      const auto address = get<uint64_t>(&from);
+      const auto address = getField<uint64_t>(&from);
       if (address + bytes < address) return false;
       pieces->push_back({address, bytes});
     }

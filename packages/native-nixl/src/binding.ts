@@ -120,7 +120,7 @@ export type NativeSide = Uint32Array | readonly [Uint32Array, Float64Array, Floa
 /**
  * Posts of one call as two flat lists, so that C++ reads by index instead of by property name, and numbers
  * without asking V8 for each. Per post in `numbers`: direction (0 read, 1 write), peer, fence (-1: none),
- * deadlineMs, path (0 descriptors, 1 slabs), table here, table there, and room for the handle, which is the
+ * deadlineMs, path (0 descriptors, 1 slabs, 2 ipc), table here, table there, and room for the handle, which is the
  * answer. `numbers` may be longer. In `lists`: notification or null, side here, side there.
  */
 export interface NativePosts {
@@ -145,8 +145,8 @@ export interface NativeAgent {
   importBlockTable(peer: number, exported: Uint8Array): number
   describeBlockTable(table: number): { blockCount: number; blockSizesBytes: number[] }
   releaseBlockTable(table: number): void
-  /** Both agents have some. */
-  hasSlabs(peer: number): boolean
+  /** Beside descriptors: what both agents have. */
+  pathsTo(peer: number): { slabs: boolean; ipc: boolean }
   createFence(): number
   /** `delayUs`: an integer; 0 signals it at once. */
   signalFence(fence: number, delayUs: number): void
@@ -168,7 +168,8 @@ export interface NativeAgent {
     | 'polls'
     | 'slabsLent'
     | 'slabsSuspect'
-    | 'slabsMoved',
+    | 'slabsMoved'
+    | 'transfersByIpc',
     number
   >
 }
@@ -233,7 +234,11 @@ export interface NativeBinding {
     slabBytes: number,
     slabCount: number,
     onEvents: NativeEvents,
-    ...device: [] | [cudaLibrary: string, device: number]
+    /** `ipcCtaCount`: the agent has the path `ipc`; 0: one for each multiprocessor. */
+    ...device:
+      | []
+      | [cudaLibrary: string, device: number]
+      | [cudaLibrary: string, device: number, ipcCtaCount: number]
   ) => NativeAgent
   readonly Kernels: new (threads: number) => NativeKernels
   /**

@@ -3,8 +3,11 @@
  * NIXL can be used here at all, and what it is.
  */
 import {
+  ConnectorError,
+  resolveIpc,
   resolveSlabs,
   type AnyConnectorError,
+  type IpcOptions,
   type SlabOptions,
   type TransferAgent,
 } from '@kvferry/connector-api'
@@ -34,6 +37,11 @@ export interface CreateNixlAgentOptions {
   readonly device?: number | null
   /** Slabs for the path of that name, `2 × count × sizeBytes` of host or GPU memory. Default: none. */
   readonly slabs?: SlabOptions | null
+  /**
+   * The path of that name: offers this agent's memory to processes of the same machine, and opens theirs. Needs `device`.
+   * Default: none.
+   */
+  readonly ipc?: IpcOptions | null
   /** Where UCX logs. Default: memory of this process. */
   readonly logFile?: string
 }
@@ -47,7 +55,7 @@ const gpuVariables = {
 } as const
 
 /**
- * @throws RangeError for the name or the device; ConnectorError ERR_CUDA_UNAVAILABLE, ERR_CUDA (the GPU); ERR_NIXL_UNAVAILABLE (no addon, no library, not
+ * @throws RangeError for the name, the device, slabs or ipc; ConnectorError ERR_KV_UNSUPPORTED (ipc without a GPU), ERR_CUDA_UNAVAILABLE, ERR_CUDA (the GPU); ERR_NIXL_UNAVAILABLE (no addon, no library, not
  *   loadable, or a plugin that doesn't load: the message names the library that is missing), ERR_NIXL
  *   (the library refused).
  */
@@ -55,6 +63,8 @@ export async function createNixlAgent(options: CreateNixlAgentOptions): Promise<
   if (typeof options.name !== 'string') throw new TypeError('name must be a string')
   const device = options.device ?? null
   if (device !== null) assertDevice(device)
+  const ipc = options.ipc ? resolveIpc(options.ipc) : null
+  if (ipc !== null && device === null) throw noGpuForIpc()
   const libraryPath = findLibrary(options.libraryPath ?? null)
   const binding = loadBinding()
   const variables = device === null ? {} : gpuVariables
@@ -65,6 +75,7 @@ export async function createNixlAgent(options: CreateNixlAgentOptions): Promise<
     backends: options.backends ?? ['UCX'],
     slabs: options.slabs ? resolveSlabs(options.slabs) : null,
     device: device === null ? null : { library: cudaLibrary(), number: device },
+    ipcCtaCount: ipc === null ? null : (ipc.ctaCount ?? 0),
   })
   try {
     await agent.whenReady()
@@ -73,6 +84,12 @@ export async function createNixlAgent(options: CreateNixlAgentOptions): Promise<
     throw error
   }
   return agent
+}
+
+function noGpuForIpc(): ConnectorError {
+  const message =
+    'path ipc: kernels move GPU memory, and this agent has none; name its GPU with the option device, or take another path'
+  return new ConnectorError('ERR_KV_UNSUPPORTED', message, { capability: 'path ipc' })
 }
 
 /** Whether an agent could be made here: the addon is built, the library is found and loads. */

@@ -39,6 +39,19 @@ export interface NixlAgentOptions {
   readonly slabs: Required<SlabOptions> | null
   /** The GPU; null: host memory. */
   readonly device: { readonly library: string; readonly number: number } | null
+  /** CTAs of the path `ipc`, 0 = one for each multiprocessor; null: no such path. Needs a GPU. */
+  readonly ipcCtaCount: number | null
+}
+
+/** Beside descriptors, which there always are. */
+function pathsOf(has: { readonly slabs: boolean; readonly ipc: boolean }): readonly AgentPath[] {
+  return ['descriptors', ...(['slabs', 'ipc'] as const).filter((path) => has[path])]
+}
+
+function deviceArguments({ device, ipcCtaCount }: NixlAgentOptions) {
+  if (device === null) return [] as const
+  const named = [device.library, device.number] as const
+  return ipcCtaCount === null ? named : ([...named, ipcCtaCount] as const)
 }
 
 export class NixlAgent implements TransferAgent {
@@ -55,7 +68,7 @@ export class NixlAgent implements TransferAgent {
   /** @throws RangeError for the name; ConnectorError ERR_NIXL_UNAVAILABLE for the library. */
   constructor(binding: NativeBinding, options: NixlAgentOptions) {
     this.name = options.name
-    this.paths = options.slabs === null ? ['descriptors'] : ['descriptors', 'slabs']
+    this.paths = pathsOf({ slabs: options.slabs !== null, ipc: options.ipcCtaCount !== null })
     const { sizeBytes, count } = options.slabs ?? { sizeBytes: 0, count: 0 }
     this.#native = callNative(
       { operation: 'createNixlAgent' },
@@ -63,9 +76,7 @@ export class NixlAgent implements TransferAgent {
         new binding.Agent(
           ...([options.name, options.libraryPath, options.backends, sizeBytes, count] as const),
           (...events) => this.#onEvents(...events),
-          ...(options.device === null
-            ? ([] as const)
-            : ([options.device.library, options.device.number] as const)),
+          ...deviceArguments(options),
         ),
     )
   }
@@ -149,8 +160,7 @@ export class NixlAgent implements TransferAgent {
   }
 
   pathsTo(peer: PeerHandle): readonly AgentPath[] {
-    const hasSlabs = this.#call('pathsTo', () => this.#native.hasSlabs(handle(peer, 'peer')))
-    return hasSlabs ? ['descriptors', 'slabs'] : ['descriptors']
+    return pathsOf(this.#call('pathsTo', () => this.#native.pathsTo(handle(peer, 'peer'))))
   }
 
   async processEnded({ machineId, pid, startTime }: ProcessIdentity): Promise<void> {

@@ -7,7 +7,7 @@ import type { NativePosts } from './binding.ts'
 
 const directions: Readonly<Record<string, number | undefined>> = { read: 0, write: 1 }
 
-const paths: Readonly<Record<string, number | undefined>> = { descriptors: 0, slabs: 1 }
+const paths: Readonly<Record<string, number | undefined>> = { descriptors: 0, slabs: 1, ipc: 2 }
 
 const numbersPerPost = 8
 const handleAt = 7
@@ -57,7 +57,9 @@ function layOut(
   }
   const path = paths[post.path ?? 'descriptors']
   if (path === undefined) {
-    throw new TypeError(`path must be "descriptors" or "slabs", not ${String(post.path)}`)
+    throw new TypeError(
+      `path must be one of ${Object.keys(paths).join(', ')}, not ${String(post.path)}`,
+    )
   }
   numbers[at] = direction
   numbers[at + 1] = handle(post.peer, 'peer')

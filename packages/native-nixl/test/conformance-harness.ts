@@ -43,6 +43,9 @@ const inThisProcess = 'its peers live in the process of the test'
 /** Small, so that every transfer of some size takes several, and few, so that they are used again. */
 const slabs = { sizeBytes: 16_384, count: 3 }
 
+/** On GPUs all agents have it: whether it is taken is for each post to say. */
+export const ipcOn = (device: number | null) => (device === null ? null : {})
+
 /** Why a clause about views can't be judged there. */
 export const onGpu = 'JS has no views of GPU memory'
 
@@ -53,7 +56,10 @@ export function createFakeHarness(
   const allocator = allocatorOn(device)
   const openPeers = new Set<AgentPeer>()
   const createAgent = (kind: string) =>
-    createNixlAgent({ name: nextName(kind), libraryPath: fakeLibraryPath, slabs, device })
+    createNixlAgent({
+      ...{ name: nextName(kind), libraryPath: fakeLibraryPath, slabs, device },
+      ipc: ipcOn(device),
+    })
   const createPeer = async () => {
     const peer = createPeerHost({ agent: await createAgent('peer'), allocator })
     openPeers.add(peer)
@@ -94,6 +100,9 @@ export function createFakeHarness(
   }
 }
 
+/** Why a clause about stopped peers can't be judged on GPUs but by slabs. */
+export const byTheInitiator = 'the initiator’s GPU moves the bytes alone'
+
 /** Why a clause about the loaded metadata can't be judged by slabs. */
 export const byThePeer = 'the peer’s agent moves the bytes by slabs, and knows all of its regions'
 
@@ -124,7 +133,10 @@ export function createRealHarness(options: {
   let shared: AgentWorld | null = null
   const open = async (): Promise<AgentWorld> => {
     const [agent, peer] = await Promise.all([
-      createNixlAgent({ name: nextName('agent'), env: options.environment, slabs, device }),
+      createNixlAgent({
+        ...{ name: nextName('agent'), env: options.environment, slabs, device },
+        ipc: ipcOn(device),
+      }),
       createPeer(),
     ])
     const path = options.path ?? 'descriptors'

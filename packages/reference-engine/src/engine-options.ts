@@ -6,6 +6,7 @@ import type { ConnectorRole, KvferryConfig, TransferPath } from '@kvferry/connec
 import { parseConfig } from '@kvferry/runtime'
 import { configError } from './config-error.ts'
 import type { CoreConfig, EngineSettings, KvLayout } from './core/core-messages.ts'
+import { ipcOf } from './core/engine-paths.ts'
 import { engineLimits } from './limits.ts'
 import { modelPresets, resolveModel, wordSizeBytes, type ModelShape } from './model-presets.ts'
 
@@ -20,6 +21,8 @@ export interface EngineSettingOptions {
   readonly sideChannelPort?: number
   /** Which path transfers take; wins over the file's. */
   readonly path?: TransferPath
+  /** CTAs of the kernels of path `ipc`; wins over the file's. Default: one for each multiprocessor. */
+  readonly ipcCtas?: number
   /** Options of the connector; each one wins over the file's. */
   readonly options?: Readonly<Record<string, unknown>>
   readonly model?: string
@@ -178,7 +181,7 @@ function resolveConnectorConfig(
       `role ${role} needs one; use connector pull, push or xavier`,
     )
   }
-  const { engineId, sideChannelPort, path } = options
+  const { engineId, sideChannelPort, path, ipcCtas } = options
   const fileChannel = file['sideChannel'] as Readonly<Record<string, unknown>> | undefined
   const fileOptions = file['options'] as Readonly<Record<string, unknown>> | undefined
   return parseConfig({
@@ -187,6 +190,7 @@ function resolveConnectorConfig(
     role,
     ...(engineId === undefined ? {} : { engineId }),
     ...(path === undefined ? {} : { path }),
+    ...(ipcCtas === undefined ? {} : { ipc: { ctaCount: ipcCtas } }),
     ...(sideChannelPort === undefined
       ? {}
       : { sideChannel: { ...fileChannel, port: sideChannelPort } }),
@@ -209,5 +213,8 @@ export function resolveCoreConfig(options: EngineSettingOptions, incarnation: st
       'use 1 to 128 characters out of A-Z a-z 0-9 . _ -',
     )
   }
-  return { engineId, incarnation, settings, kvferry }
+  const config = { engineId, incarnation, settings, kvferry }
+  // A path that the KV can't take is refused here, before anything is started.
+  ipcOf(config)
+  return config
 }

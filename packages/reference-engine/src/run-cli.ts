@@ -30,7 +30,8 @@ interface Flags {
   device?: string
   engineId?: string
   sideChannelPort?: number
-  path?: 'auto' | 'descriptors' | 'slabs'
+  path?: 'auto' | 'descriptors' | 'slabs' | 'ipc'
+  ipcCtas?: number
   option?: Record<string, unknown>
   agent: 'nixl' | 'memory'
   debugEndpoints: boolean
@@ -94,7 +95,10 @@ function parseFlags(argv: readonly string[], host: CliHost): Flags {
     .option('--option <key=value>', 'option of the connector; repeatable', optionPair)
     .option('--engine-id <id>', 'name of this engine (default: random)')
     .option('--side-channel-port <port>', 'port for peers, 0 = any', port)
-    .addOption(choice('--path <path>', 'how KV travels (auto)', ['auto', 'descriptors', 'slabs']))
+    .addOption(
+      choice('--path <path>', 'how KV travels (auto)', ['auto', 'descriptors', 'slabs', 'ipc']),
+    )
+    .option('--ipc-ctas <n>', 'CTAs that path ipc takes of the GPU (one a multiprocessor)', integer)
     .option('--host <host>', 'HTTP address to listen on', '127.0.0.1')
     .option('--port <port>', 'HTTP port, 0 = any', port, 8_000)
     .addOption(choice('--model <preset>', 'KV layout and modelled times', modelNames))

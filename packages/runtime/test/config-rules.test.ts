@@ -57,7 +57,7 @@ describe('rules between keys', () => {
   it('reports everything at once, also across fields', () => {
     const { message } = refusal({
       rolle: 'producer',
-      path: 'ipc',
+      path: 'fast',
       sideChannel: { host: '10.0.0.1', port: 'x' },
       nixl: { backends: 1 },
       peers: [{ host: '127.0.0.1', port: 1, engineId: 'd0' }, { engineId: 'd0' }],

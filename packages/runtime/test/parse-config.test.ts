@@ -36,6 +36,9 @@ const accepted: [
   ['peers', [], (c) => c.peers],
   ['peers.0.port', 1, (c) => c.peers?.[0]?.port],
   ['path', 'descriptors', (c) => c.path],
+  ['path', 'ipc', (c) => c.path],
+  ['ipc.ctaCount', 32, (c) => c.ipc?.ctaCount],
+  ['ipc.ctaCount', null, (c) => c.ipc?.ctaCount],
   ['nixl.backends', ['UCX', 'LIBFABRIC'], (c) => c.nixl.backends],
   ['nixl.libraryPath', '/opt/nixl/libnixl_capi.so', (c) => c.nixl.libraryPath],
   ['options', { posting: 'inline' }, (c) => c.options],
@@ -76,7 +79,9 @@ const refused: [path: string, values: unknown[]][] = [
   ['peers.0.host', [undefined, 'a b', '10.0.0.1']],
   ['peers.0.port', [undefined, 0, 65_536, '1']],
   ['peers.0.engineId', [undefined, '', 'a/b']],
-  ['path', ['ipc', 'fast', null]],
+  ['path', ['IPC', 'fast', null]],
+  ['ipc', [null, 8, []]],
+  ['ipc.ctaCount', [0, -1, 1.5, 1_025, '8']],
   ['nixl', [null, 'UCX', []]],
   ['nixl.backends', [[], 'UCX', [1], [''], Array.from({ length: 17 }, () => 'UCX'), null]],
   ['nixl.libraryPath', ['libnixl.so', '', 1, '/'.repeat(4_097)]],
@@ -104,6 +109,7 @@ describe('accepted values', () => {
       peers: null,
       path: 'auto',
       nixl: { backends: ['UCX'], libraryPath: null },
+      ipc: { ctaCount: null },
       options: {},
     })
   })

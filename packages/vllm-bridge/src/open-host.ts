@@ -9,6 +9,7 @@ import {
   assertServes,
   loadConnector,
   rankKey,
+  ipcFor,
   slabsFor,
   type CommonComponents,
   type ConnectorFactory,
@@ -84,6 +85,7 @@ export async function openHost(parts: OpenHostParts): Promise<OpenHost> {
       libraryPath: config.nixl.libraryPath,
       backends: [...config.nixl.backends],
       slabs: slabsFor(config.path, start.caches.regions),
+      ipc: ipcFor(config.path, 'host'),
     })
     const deadlineMs = bridgeLimits.agentCloseDeadlineMs
     closers.push(['agent', () => agent.close({ deadlineMs })])

@@ -39,7 +39,7 @@ async function complete(
 
 interface Stats {
   readonly verification: { readonly blocksLoaded: number; readonly mismatchedBlocks: number }
-  readonly agentCounters: { readonly slabsMoved: number; readonly bytesMoved: number }
+  readonly agentCounters: Readonly<Record<'slabsMoved' | 'transfersByIpc' | 'bytesMoved', number>>
 }
 const statsOf = async (engine: RunningEngine) =>
   (await (await fetch(`${engine.url}/kvferry/v1/stats`)).json()) as Stats
@@ -64,7 +64,7 @@ afterAll(async () => {
 
 async function withPair(
   connector: 'pull' | 'xavier',
-  path: 'descriptors' | 'slabs',
+  path: 'descriptors' | 'slabs' | 'ipc',
   run: (prefill: RunningEngine, decode: RunningEngine) => Promise<void>,
 ): Promise<void> {
   const both = { ...shared, connector, path }
@@ -89,6 +89,8 @@ describe('engines with KV in GPU memory', () => {
     ['pull', 'descriptors'],
     ['pull', 'slabs'],
     ['xavier', 'slabs'],
+    ['pull', 'ipc'],
+    ['xavier', 'ipc'],
   ] as const) {
     it(`say over ${connector} by ${path} what an engine in host memory says`, async () => {
       await withPair(connector, path, async (prefill, decode) => {
@@ -101,12 +103,20 @@ describe('engines with KV in GPU memory', () => {
         expect(verification).toMatchObject({ mismatchedBlocks: 0 })
         expect(verification.blocksLoaded).toBeGreaterThan(15)
         // Whoever posts counts them: P in a handoff by ticket.
-        const moved = (await statsOf(prefill)).agentCounters.bytesMoved + agentCounters.bytesMoved
-        expect(moved).toBeGreaterThan(0)
+        const { agentCounters: others } = await statsOf(prefill)
+        expect(others.bytesMoved + agentCounters.bytesMoved).toBeGreaterThan(0)
+        expect(others.transfersByIpc + agentCounters.transfersByIpc > 0).toBe(path === 'ipc')
         expect(agentCounters.slabsMoved > 0).toBe(path === 'slabs')
       })
     })
   }
+
+  it('and path ipc with its KV in host memory don’t start: it says where the KV has to lie', async () => {
+    await expect(startEngine({ ...shared, connector: 'pull', path: 'ipc' })).rejects.toMatchObject({
+      code: 'ERR_KV_CONFIG',
+      message: expect.stringContaining('device cuda:N'),
+    })
+  })
 
   it('that no GPU of this machine can hold don’t start', async () => {
     await expect(startEngine({ ...shared, device: 'cuda:7' })).rejects.toThrow(/GPU 7 of 2/)

@@ -39,13 +39,13 @@ export function createMemoryHarness(options: MemoryHarnessOptions): AgentHarness
     const createPeer = () => {
       peerCount += 1
       return createPeerHost({
-        agent: fabric.createAgent(`peer-${peerCount}`, { hasSlabs: true }),
+        agent: fabric.createAgent(`peer-${peerCount}`, { hasSlabs: true, hasIpc: true }),
         allocator,
       })
     }
-    const direct = fabric.createAgent('agent', { hasSlabs: true })
+    const direct = fabric.createAgent('agent', { hasSlabs: true, hasIpc: true })
     const path = options.path ?? 'descriptors'
-    const agent = path === 'slabs' ? agentOnPath(direct, path) : direct
+    const agent = path === 'descriptors' ? direct : agentOnPath(direct, path)
     return {
       path,
       agent: options.wrapAgent?.(agent, fabric) ?? agent,

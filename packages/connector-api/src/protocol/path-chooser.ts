@@ -16,8 +16,13 @@ import type {
 import { protocolLimits } from './limits.ts'
 import { beginTrial, choosePath, endTrial, unmeasuredCosts, type PathCosts } from './path-costs.ts'
 
-/** By size class of the pieces, log2 of their bytes. */
-type PeerCosts = Map<number, PathCosts>
+/** What a choice is made from, for one peer. */
+interface PeerCosts {
+  /** Descriptors first. */
+  readonly paths: readonly AgentPath[]
+  /** By size class of the pieces, log2 of their bytes. */
+  readonly bySize: Map<number, PathCosts>
+}
 
 /** What a post is measured by. */
 interface Size {
@@ -57,11 +62,12 @@ export class PathChooser {
 
   route(post: TransferPost): RoutedPost {
     const { path } = this.#init
-    if (path === 'slabs') return { post: { ...post, path }, size: null }
+    if (path === 'slabs' || path === 'ipc') return { post: { ...post, path }, size: null }
     const costs = path === 'auto' ? this.#costsOf(post.peer) : null
     if (costs === null) return { post, size: null }
     const size = this.#sizeOf(post)
-    const chosen = choosePath(costs.get(size.sizeClass) ?? unmeasuredCosts, size.pieceCount)
+    const { bySize, paths } = costs
+    const chosen = choosePath(bySize.get(size.sizeClass) ?? unmeasuredCosts, size.pieceCount, paths)
     return { post: { ...post, path: chosen }, size }
   }
 
@@ -70,8 +76,8 @@ export class PathChooser {
     if (path === 'slabs') this.#init.onSlabs()
     const costs = size === null ? null : this.#costsOf(peer)
     if (size === null || costs === null) return
-    const before = costs.get(size.sizeClass) ?? unmeasuredCosts
-    costs.set(size.sizeClass, beginTrial(before, size.pieceCount, path))
+    const before = costs.bySize.get(size.sizeClass) ?? unmeasuredCosts
+    costs.bySize.set(size.sizeClass, beginTrial(before, size.pieceCount, path))
     this.#open.set(transfer, { ...size, costs, path })
   }
 
@@ -79,20 +85,22 @@ export class PathChooser {
     const trial = this.#open.get(completion.transfer)
     if (trial === undefined || completion.status === 'overdue') return
     this.#open.delete(completion.transfer)
-    const { costs, sizeClass, pieceCount, path } = trial
+    const { sizeClass, pieceCount, path } = trial
+    const { bySize, paths } = trial.costs
     const { prepareUs, wireUs } = completion.times
     const us = completion.status === 'done' ? prepareUs + wireUs : Infinity
-    costs.set(sizeClass, endTrial(costs.get(sizeClass)!, pieceCount, path, us))
+    bySize.set(sizeClass, endTrial(bySize.get(sizeClass)!, pieceCount, path, us, paths))
   }
 
-  /** Null where there is no choice: one of both agents has no slabs, or the peer is gone. */
+  /** Null where there is no choice: one of both agents has descriptors alone, or the peer is gone. */
   #costsOf(peer: PeerHandle): PeerCosts | null {
     const { agent } = this.#init
-    if (!agent.paths.includes('slabs')) return null
+    if (agent.paths.length < 2) return null
     const known = this.#peers.get(peer)
     if (known !== undefined) return known
-    if (!canTakeSlabs(agent, peer)) return null
-    const costs: PeerCosts = new Map()
+    const paths = pathsTo(agent, peer)
+    if (paths.length < 2) return null
+    const costs: PeerCosts = { paths, bySize: new Map() }
     this.#peers.set(peer, costs)
     for (const oldest of this.#peers.keys()) {
       if (this.#peers.size <= protocolLimits.measuredPeerCountMax) break
@@ -140,12 +148,12 @@ export function pieceCountOf(
   return runCount * regionCount
 }
 
-function canTakeSlabs(agent: TransferAgent, peer: PeerHandle): boolean {
+function pathsTo(agent: TransferAgent, peer: PeerHandle): readonly AgentPath[] {
   try {
-    return agent.pathsTo(peer).includes('slabs')
+    return agent.pathsTo(peer)
   } catch (error) {
     // A stale handle: the post itself is refused by name.
-    if (error instanceof RangeError) return false
+    if (error instanceof RangeError) return []
     throw error
   }
 }

@@ -1,12 +1,13 @@
 /**
  * `path: auto`, as a pure machine: which path a transfer to one peer takes, from what transfers to that peer
- * have cost. At first contact both paths are tried, a few times each, with transfers that are due anyway;
+ * have cost. At first contact each path is tried, a few times each, with transfers that are due anyway;
  * what was measured is remembered for the peer's life. One machine for each size of pieces, since a copy costs
  * by the byte and a descriptor by the piece. Called by path-chooser.ts.
  *
- * Descriptors cost more with each piece than slabs do, and less to begin with: where one number of pieces
- * goes by descriptors, fewer do, and where one goes by slabs, more do. So between the two there is one
- * threshold, which is looked for among powers of two.
+ * Descriptors cost more with each piece than the other paths do, and less to begin with: where one number of
+ * pieces goes by descriptors, fewer do, and where one goes by another path, more do. So between descriptors and the
+ * others there is one threshold, which is looked for among powers of two; which of the others it is, is measured
+ * wherever the threshold was looked for, and more pieces go as the nearest number that was measured.
  */
 import type { AgentPath } from '../slabs.ts'
 import { protocolLimits } from './limits.ts'
@@ -21,32 +22,41 @@ interface Trials {
 export interface PathCosts {
   /** Classes of pieces (log2 of their number) up to this one go by descriptors; -1: none yet. */
   readonly descriptorsUpTo: number
-  /** Classes from this one on go by slabs; Infinity: none yet. */
-  readonly slabsFrom: number
-  /** Of the classes between the two, by class. */
-  readonly trials: ReadonlyMap<number, Readonly<Record<AgentPath, Trials>>>
+  /** What each class that was measured takes instead; more pieces than that take the same. By class. */
+  readonly others: ReadonlyMap<number, AgentPath>
+  /** Of the classes between the two, by class and path. */
+  readonly trials: ReadonlyMap<number, ReadonlyMap<AgentPath, Trials>>
 }
 
 export const unmeasuredCosts: PathCosts = {
   descriptorsUpTo: -1,
-  slabsFrom: Infinity,
+  others: new Map(),
   trials: new Map(),
 }
 
-const untried: Readonly<Record<AgentPath, Trials>> = {
-  descriptors: { begunCount: 0, costs: [] },
-  slabs: { begunCount: 0, costs: [] },
-}
+const untried: Trials = { begunCount: 0, costs: [] }
 
 const classOf = (pieceCount: number): number => Math.floor(Math.log2(Math.max(1, pieceCount)))
 
-/** Which path that many pieces take. While that isn't known the one that was tried less. */
-export function choosePath(costs: PathCosts, pieceCount: number): AgentPath {
+/** The first class that doesn't go by descriptors; Infinity: none yet. */
+export const othersFrom = ({ others }: PathCosts): number => Math.min(...others.keys())
+
+/**
+ * Which of `paths` that many pieces take: always the same ones, of which the first is `descriptors`. While that isn't known
+ * the one that was tried least.
+ */
+export function choosePath(
+  costs: PathCosts,
+  pieceCount: number,
+  paths: readonly AgentPath[],
+): AgentPath {
   const at = classOf(pieceCount)
   if (at <= costs.descriptorsUpTo) return 'descriptors'
-  if (at >= costs.slabsFrom) return 'slabs'
-  const { descriptors, slabs } = costs.trials.get(at) ?? untried
-  return slabs.begunCount < descriptors.begunCount ? 'slabs' : 'descriptors'
+  const nearest = Math.max(...[...costs.others.keys()].filter((other) => other <= at))
+  const known = costs.others.get(nearest)
+  if (known !== undefined) return known
+  const begunCount = (path: AgentPath) => costs.trials.get(at)?.get(path)?.begunCount ?? 0
+  return paths.reduce((least, path) => (begunCount(path) < begunCount(least) ? path : least))
 }
 
 /** A transfer of that many pieces was posted on that path. */
@@ -63,12 +73,13 @@ export function endTrial(
   pieceCount: number,
   path: AgentPath,
   us: number,
+  paths: readonly AgentPath[],
 ): PathCosts {
   const measured = change(costs, pieceCount, path, ({ begunCount, costs: before }) => ({
     begunCount,
     costs: [...before, us / pieceCount].slice(0, protocolLimits.pathTrialCount),
   }))
-  return decide(measured, classOf(pieceCount))
+  return decide(measured, classOf(pieceCount), paths)
 }
 
 function change(
@@ -79,24 +90,24 @@ function change(
 ): PathCosts {
   const at = classOf(pieceCount)
   // One that was under way when its class was decided changes nothing any more.
-  if (at <= costs.descriptorsUpTo || at >= costs.slabsFrom) return costs
-  const before = costs.trials.get(at) ?? untried
-  const trials = new Map(costs.trials).set(at, { ...before, [path]: to(before[path]) })
-  return { ...costs, trials }
+  if (at <= costs.descriptorsUpTo || at >= othersFrom(costs)) return costs
+  const before = costs.trials.get(at) ?? new Map<AgentPath, Trials>()
+  const changed = new Map(before).set(path, to(before.get(path) ?? untried))
+  return { ...costs, trials: new Map(costs.trials).set(at, changed) }
 }
 
-function decide(costs: PathCosts, at: number): PathCosts {
+function decide(costs: PathCosts, at: number, paths: readonly AgentPath[]): PathCosts {
   const trials = costs.trials.get(at)
   if (trials === undefined) return costs
-  const { descriptors, slabs } = trials
-  const count = Math.min(descriptors.costs.length, slabs.costs.length)
-  if (count < protocolLimits.pathTrialCount) return costs
-  const isBySlabs = median(slabs.costs) < median(descriptors.costs)
-  const { descriptorsUpTo, slabsFrom } = costs
+  const costsOf = (path: AgentPath) => trials.get(path)?.costs ?? []
+  if (paths.some((path) => costsOf(path).length < protocolLimits.pathTrialCount)) return costs
+  const medianOf = (path: AgentPath) => median(costsOf(path))
+  const best = paths.reduce((least, path) => (medianOf(path) < medianOf(least) ? path : least))
+  const isDirect = best === 'descriptors'
   return {
-    descriptorsUpTo: isBySlabs ? descriptorsUpTo : at,
-    slabsFrom: isBySlabs ? at : slabsFrom,
-    trials: new Map([...costs.trials].filter(([other]) => (isBySlabs ? other < at : other > at))),
+    descriptorsUpTo: isDirect ? at : costs.descriptorsUpTo,
+    others: isDirect ? costs.others : new Map(costs.others).set(at, best),
+    trials: new Map([...costs.trials].filter(([other]) => (isDirect ? other > at : other < at))),
   }
 }
 

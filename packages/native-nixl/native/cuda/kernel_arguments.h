@@ -76,6 +76,15 @@ struct PackArguments {
   uint64_t partBytes;
 };
 
+/** `bytes` of one stream to the same bytes of another, whose blocks may have another size. */
+struct MoveArguments {
+  BlockStream to;
+  BlockStream from;
+  uint64_t bytes;
+  /** What a warp takes at a time, a multiple of 16. */
+  uint64_t partBytes;
+};
+
 /** Memory that may be touched: `[start, end)`, by `start`; `end` is the furthest of all that start no later. */
 struct AddressRange {
   uint64_t start;

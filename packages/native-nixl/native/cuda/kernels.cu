@@ -255,6 +255,40 @@ extern "C" __global__ void __launch_bounds__(256) kvferry_pack(const PackArgumen
   writeRun(a, at, tail, 1, whole + count, 0);
 }
 
+extern "C" __global__ void __launch_bounds__(256) kvferry_move(const MoveArguments a) {
+  const uint64_t warps = static_cast<uint64_t>(gridDim.x) * (blockDim.x / kWarp);
+  const uint64_t first = static_cast<uint64_t>(blockIdx.x) * (blockDim.x / kWarp) + threadIdx.x / kWarp;
+  const uint64_t lane = threadIdx.x % kWarp;
+  const uint64_t parts = (a.bytes + a.partBytes - 1) / a.partBytes;
+  for (uint64_t part = first; part < parts; part += warps) {
+    const uint64_t start = part * a.partBytes;
+    uint64_t left = a.bytes - start < a.partBytes ? a.bytes - start : a.partBytes;
+    uint64_t toPlace = start / a.to.blockBytes;
+    uint64_t toOffset = start - toPlace * a.to.blockBytes;
+    uint64_t fromPlace = start / a.from.blockBytes;
+    uint64_t fromOffset = start - fromPlace * a.from.blockBytes;
+    // A part may hold the ends and the starts of several blocks of either side.
+    while (left > 0) {
+      uint64_t bytes = left;
+      if (bytes > a.to.blockBytes - toOffset) bytes = a.to.blockBytes - toOffset;
+      if (bytes > a.from.blockBytes - fromOffset) bytes = a.from.blockBytes - fromOffset;
+      moveBytes(blockAddress(a.to, toPlace) + toOffset, blockAddress(a.from, fromPlace) + fromOffset,
+                bytes, lane);
+      left -= bytes;
+      toOffset += bytes;
+      fromOffset += bytes;
+      if (toOffset == a.to.blockBytes) {
+        toOffset = 0;
+        toPlace += 1;
+      }
+      if (fromOffset == a.from.blockBytes) {
+        fromOffset = 0;
+        fromPlace += 1;
+      }
+    }
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(256) kvferry_move_listed(const ListedArguments a) {
   const uint64_t warps = static_cast<uint64_t>(gridDim.x) * (blockDim.x / kWarp);
   const uint64_t first = static_cast<uint64_t>(blockIdx.x) * (blockDim.x / kWarp) + threadIdx.x / kWarp;

@@ -4,6 +4,9 @@
 // process can't open its own handles, imported memory has no handle, and every call needs a context.
 //
 // KVFERRY_FAKE_CUDA_DEVICES: how many GPUs there are (default 2).
+// KVFERRY_FAKE_CUDA_LINKS=0: none of them can map memory of another.
+// KVFERRY_FAKE_CUDA_STALLED=1: no question lets anything happen, as when other work has the GPU.
+// KVFERRY_FAKE_CUDA_BLOCKS_MAX: a launch of more blocks is refused.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -25,7 +28,8 @@ FAKE_EXPORT int cuGetErrorName(int status, const char** name) {
   static const std::map<int, const char*> names{
       {kInvalidValue, "CUDA_ERROR_INVALID_VALUE"},     {kInvalidDevice, "CUDA_ERROR_INVALID_DEVICE"},
       {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"}, {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
-      {kNotFound, "CUDA_ERROR_NOT_FOUND"}};
+      {kNotFound, "CUDA_ERROR_NOT_FOUND"},
+      {kPeerAccessUnsupported, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"}};
   const auto found = names.find(status);
   if (found == names.end()) return kInvalidValue;
   *name = found->second;
@@ -63,8 +67,17 @@ FAKE_EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
   return kSuccess;
 }
 FAKE_EXPORT int cuDeviceCanAccessPeer(int* can, int from, int to) {
-  *can = from != to ? 1 : 0;
+  *can = from != to && areLinked(from, to) ? 1 : 0;
   return kSuccess;
+}
+FAKE_EXPORT int cuCtxEnablePeerAccess(CudaHandle context, unsigned) {
+  if (current == 0) return kInvalidContext;
+  const auto other = static_cast<int>(reinterpret_cast<uintptr_t>(context)) - 1;
+  const Lock lock(driver().mutex);
+  const int own = static_cast<int>(current) - 1;
+  if (!areLinked(own, other)) return kPeerAccessUnsupported;
+  return driver().peers.emplace(own, other).second ? kSuccess
+                                                   : kvferry::cuda::kPeerAccessAlreadyEnabled;
 }
 FAKE_EXPORT int cuDeviceGetP2PAttribute(int* value, int, int, int) {
   *value = 1;
@@ -114,7 +127,7 @@ FAKE_EXPORT int cuEventQuery(CudaHandle event) {
   const Lock lock(driver().mutex);
   auto* const each = static_cast<Event*>(event);
   if (each->stream == nullptr || each->stream->done >= each->after) return kSuccess;
-  each->stream->step();
+  if (setting("KVFERRY_FAKE_CUDA_STALLED", 0) == 0) each->stream->step();
   return kNotReady;
 }
 FAKE_EXPORT int cuMemcpyAsync(CudaPointer to, CudaPointer from, size_t bytes, CudaHandle stream) {
@@ -146,6 +159,7 @@ FAKE_EXPORT int cuModuleGetFunction(CudaHandle* function, CudaHandle module, con
 FAKE_EXPORT int cuLaunchKernel(CudaHandle function, unsigned blocks, unsigned, unsigned,
                                unsigned threads, unsigned, unsigned, unsigned, CudaHandle stream,
                                void** parameters, void**) {
+  if (blocks > setting("KVFERRY_FAKE_CUDA_BLOCKS_MAX", 65'535)) return kInvalidValue;
   const Lock lock(driver().mutex);
   const auto* kernel = static_cast<const Kernel*>(function);
   const auto* first = static_cast<const uint8_t*>(parameters[0]);

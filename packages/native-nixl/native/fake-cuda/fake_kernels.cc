@@ -55,6 +55,7 @@ constexpr Kernel kKernels[] = {
     {"kvferry_digest", sizeof(SlotArguments), call<SlotArguments, kvferry_digest>},
     {"kvferry_copy_pieces", sizeof(PieceArguments), call<PieceArguments, kvferry_copy_pieces>},
     {"kvferry_pack", sizeof(PackArguments), call<PackArguments, kvferry_pack>},
+    {"kvferry_move", sizeof(MoveArguments), call<MoveArguments, kvferry_move>},
     {"kvferry_move_listed", sizeof(ListedArguments), call<ListedArguments, kvferry_move_listed>},
     {"kvferry_relayout", sizeof(RelayoutArguments), call<RelayoutArguments, kvferry_relayout>},
 };

@@ -1,6 +1,7 @@
 // The fake driver: memory of the GPUs, of its kinds, and what other processes can see of it.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -54,6 +55,7 @@ struct IpcContent {
   int32_t pid;
   int32_t file;
   uint64_t bytes;
+  int32_t device;
 };
 static_assert(sizeof(IpcContent) <= sizeof(CudaIpcHandle));
 
@@ -120,7 +122,8 @@ FAKE_EXPORT int cuIpcGetMemHandle(CudaIpcHandle* handle, CudaPointer pointer) {
   const Lock lock(driver().mutex);
   const auto found = rangeOf(pointer);
   if (found == driver().ranges.end() || found->second.kind != Kind::kPlain) return kInvalidValue;
-  const IpcContent content{getpid(), found->second.file, found->second.bytes};
+  const IpcContent content{getpid(), found->second.file, found->second.bytes,
+                           found->second.device};
   std::memset(handle, 0, sizeof *handle);
   std::memcpy(handle, &content, sizeof content);
   return kSuccess;
@@ -131,21 +134,35 @@ FAKE_EXPORT int cuIpcOpenMemHandle_v2(CudaPointer* pointer, CudaIpcHandle handle
   std::memcpy(&content, &handle, sizeof content);
   if (content.pid == getpid()) return kInvalidContext;
   const Lock lock(driver().mutex);
+  if (!areLinked(static_cast<int>(current) - 1, content.device)) return kPeerAccessUnsupported;
   const std::string path =
       "/proc/" + std::to_string(content.pid) + "/fd/" + std::to_string(content.file);
   const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (file < 0) return kInvalidHandle;
+  struct stat name;
+  if (file < 0 || fstat(file, &name) != 0) return kInvalidHandle;
+  const auto known = driver().opened.find(name.st_ino);
+  if (known != driver().opened.end()) {
+    close(file);
+    *pointer = known->second;
+    driver().ranges.at(known->second).openCount += 1;
+    return kSuccess;
+  }
   void* mapped = mapFile(file, content.bytes);
   close(file);
   if (mapped == nullptr) return kOutOfMemory;
   *pointer = reinterpret_cast<CudaPointer>(mapped);
-  driver().ranges[*pointer] = {content.bytes, -1, Kind::kImported, static_cast<int>(current) - 1};
+  driver().ranges[*pointer] = {content.bytes, -1, Kind::kImported, static_cast<int>(current) - 1, 1};
+  driver().opened[name.st_ino] = *pointer;
   return kSuccess;
 }
 FAKE_EXPORT int cuIpcCloseMemHandle(CudaPointer pointer) {
   const Lock lock(driver().mutex);
   const auto found = driver().ranges.find(pointer);
   if (found == driver().ranges.end() || found->second.kind != Kind::kImported) return kInvalidValue;
+  if (--found->second.openCount > 0) return kSuccess;
+  for (auto each = driver().opened.begin(); each != driver().opened.end();) {
+    each = each->second == pointer ? driver().opened.erase(each) : std::next(each);
+  }
   munmap(reinterpret_cast<void*>(pointer), found->second.bytes);
   driver().ranges.erase(found);
   return kSuccess;

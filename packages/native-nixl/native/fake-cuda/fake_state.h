@@ -7,6 +7,8 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
+#include <utility>
 
 #include "../cuda_api.h"
 
@@ -26,6 +28,7 @@ inline constexpr int kOutOfMemory = 2;
 inline constexpr int kNoDevice = 100;
 inline constexpr int kInvalidDevice = 101;
 inline constexpr int kInvalidContext = 201;
+inline constexpr int kPeerAccessUnsupported = 217;
 inline constexpr int kInvalidHandle = 400;
 inline constexpr int kNotFound = 500;
 inline constexpr int kNotReady = 600;
@@ -38,6 +41,8 @@ struct Range {
   int file = -1;
   Kind kind = Kind::kPlain;
   int device = 0;
+  /** Imported: how often it is open here. The driver maps it once. */
+  uint64_t openCount = 0;
 };
 
 struct Stream {
@@ -74,6 +79,10 @@ struct Driver {
   std::map<uint64_t, Virtual> virtuals;
   std::map<uint64_t, uint64_t> reserved;
   std::map<void*, size_t> registered;
+  /** Which GPU's context may use which other's memory. */
+  std::set<std::pair<int, int>> peers;
+  /** Where memory of other processes is mapped, by its file. */
+  std::map<uint64_t, uint64_t> opened;
   uint64_t nextVirtual = 1;
 };
 
@@ -87,9 +96,15 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 /** Context of the calling thread: the number of its GPU plus one. */
 inline thread_local uintptr_t current = 0;
 
-inline int deviceCount() {
-  const char* count = std::getenv("KVFERRY_FAKE_CUDA_DEVICES");
-  return count == nullptr ? 2 : std::atoi(count);
+inline unsigned setting(const char* name, unsigned otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : static_cast<unsigned>(std::atoi(value));
+}
+
+inline int deviceCount() { return static_cast<int>(setting("KVFERRY_FAKE_CUDA_DEVICES", 2)); }
+
+inline bool areLinked(int device, int other) {
+  return device == other || setting("KVFERRY_FAKE_CUDA_LINKS", 1) != 0;
 }
 
 inline bool isDevice(int device) { return device >= 0 && device < deviceCount(); }

@@ -35,7 +35,7 @@ Napi::Function AgentWrap::define(Napi::Env env) {
           InstanceMethod<&AgentWrap::removePeer>("removePeer"),
           InstanceMethod<&AgentWrap::notify>("notify"),
           InstanceMethod<&AgentWrap::processEnded>("processEnded"),
-          InstanceMethod<&AgentWrap::hasSlabs>("hasSlabs"),
+          InstanceMethod<&AgentWrap::pathsTo>("pathsTo"),
           InstanceMethod<&AgentWrap::close>("close"),
           InstanceMethod<&AgentWrap::declareBlockTable>("declareBlockTable"),
           InstanceMethod<&AgentWrap::exportBlockTable>("exportBlockTable"),
@@ -66,6 +66,8 @@ AgentWrap::AgentWrap(const Napi::CallbackInfo& info) : ObjectWrap(info), env_(in
                             !readInteger(info[7], "device", &device))) {
     return;
   }
+  config.ipc.isOn = info.Length() > 8;
+  if (config.ipc.isOn && !readInteger(info[8], "ipcCtaCount", &config.ipc.ctaCount)) return;
   if (!info[5].IsFunction()) {
     refuseType(info.Env(), "onEvents", "a function");
     return;

@@ -32,7 +32,7 @@ class AgentWrap final : public Napi::ObjectWrap<AgentWrap>, private ExitGuarded 
   Napi::Value processEnded(const Napi::CallbackInfo& info);
   Napi::Value close(const Napi::CallbackInfo& info);
   // Synchronous.
-  Napi::Value hasSlabs(const Napi::CallbackInfo& info);
+  Napi::Value pathsTo(const Napi::CallbackInfo& info);
   Napi::Value declareBlockTable(const Napi::CallbackInfo& info);
   Napi::Value exportBlockTable(const Napi::CallbackInfo& info);
   Napi::Value importBlockTable(const Napi::CallbackInfo& info);

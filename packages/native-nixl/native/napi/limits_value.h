@@ -27,6 +27,7 @@ inline Napi::Object limitsValue(Napi::Env env) {
   set("slabSizeBytesMax", limits::kSlabSizeBytesMax);
   set("slabCountMax", limits::kSlabCountMax);
   set("slabSilenceMs", limits::kSlabSilenceMs);
+  set("ipcCtaCountMax", limits::kIpcCtaCountMax);
   return object;
 }
 

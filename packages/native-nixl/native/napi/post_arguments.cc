@@ -52,11 +52,11 @@ bool readNumbers(Napi::Env env, const double* numbers, PostView* post) {
     Napi::RangeError::New(env, "direction must be 0 or 1").ThrowAsJavaScriptException();
     return false;
   }
-  if (path > 1) {
-    Napi::RangeError::New(env, "path must be 0 or 1").ThrowAsJavaScriptException();
+  if (path > static_cast<uint64_t>(Path::kIpc)) {
+    Napi::RangeError::New(env, "path must be 0, 1 or 2").ThrowAsJavaScriptException();
     return false;
   }
-  post->isBySlabs = path == 1;
+  post->path = static_cast<Path>(path);
   post->direction = direction == 0 ? Direction::kRead : Direction::kWrite;
   post->hasFence = numbers[kFence] != -1;
   return !post->hasFence || readInteger(env, numbers[kFence], "fence", &post->fence);

@@ -226,7 +226,7 @@ Post& Post::deadline(uint64_t ms) {
   return *this;
 }
 Post& Post::bySlabs() {
-  fields.isBySlabs = true;
+  fields.path = Path::kSlabs;
   return *this;
 }
 Post& Post::notification(const std::string& text) {

@@ -77,8 +77,8 @@ TEST("agent by slabs: an agent without, or a peer without, is refused") {
     uint64_t handle = 0;
     const Post post = Post(pair, Direction::kRead, {1}, {1}).bySlabs();
     CHECK(post.to(pair.a, &handle).status == Status::kUnsupported);
-    bool hasSlabs = true;
-    CHECK(pair.a->hasSlabs(pair.peer, &hasSlabs).ok() && !hasSlabs);
+    PeerPaths paths{true, true};
+    CHECK(pair.a->pathsTo(pair.peer, &paths).ok() && !paths.hasSlabs && !paths.hasIpc);
     Post(pair, Direction::kRead, {1}, {1}).mustTo(pair.a);
   }
 }

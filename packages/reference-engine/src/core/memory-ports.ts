@@ -21,7 +21,7 @@ import {
 import type { CoreConfig } from './core-messages.ts'
 import type { CorePorts } from './core-ports.ts'
 import { agentNames } from './agent-names.ts'
-import { slabsOf } from './engine-slabs.ts'
+import { slabsOf } from './engine-paths.ts'
 import { loadFactory } from './load-factory.ts'
 
 /** `createMemoryFabric` of `@kvferry/connector-api/testing` makes one; all engines of a process share it. */

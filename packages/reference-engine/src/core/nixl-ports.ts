@@ -17,7 +17,7 @@ import {
 import type { CoreConfig } from './core-messages.ts'
 import type { CorePorts } from './core-ports.ts'
 import { agentNames } from './agent-names.ts'
-import { slabsOf } from './engine-slabs.ts'
+import { ipcOf, slabsOf } from './engine-paths.ts'
 import { pauseThread } from './step-end.ts'
 import { loadFactory } from './load-factory.ts'
 
@@ -83,7 +83,8 @@ export async function createNixlPorts(config: CoreConfig, logger: Logger): Promi
       const { libraryPath, backends } = kvferry.nixl
       const env = networkOf(kvferry.sideChannel)
       const slabs = slabsOf(config)
-      const options = { name, libraryPath, backends: [...backends], env, slabs, device }
+      const ipc = ipcOf(config)
+      const options = { name, libraryPath, backends: [...backends], env, slabs, ipc, device }
       agents.push(await native.createNixlAgent(options))
     }
     const identity = {

@@ -141,6 +141,19 @@ const nixlSchema = z.strictObject(
   { error: 'use an object with backends, libraryPath' },
 )
 
+const ctaCountRemedy = `use an integer from 1 to ${limits.ipcCtaCountMax}, or null for one CTA for each multiprocessor`
+const ipcSchema = z.strictObject(
+  {
+    ctaCount: z
+      .int({ error: ctaCountRemedy })
+      .min(1, { error: ctaCountRemedy })
+      .max(limits.ipcCtaCountMax, { error: ctaCountRemedy })
+      .nullable()
+      .default(null),
+  },
+  { error: 'use an object with ctaCount' },
+)
+
 const optionsRemedy = 'use an object with the options of the chosen connector'
 
 export const configSchema = z.strictObject(
@@ -158,11 +171,9 @@ export const configSchema = z.strictObject(
       .enum(['auto', 'descriptors', 'slabs', 'ipc'], {
         error: 'use auto, descriptors, slabs or ipc',
       })
-      .refine((word) => word !== 'ipc', {
-        error: "use auto, descriptors or slabs: ipc isn't available in this version",
-      })
       .default('auto'),
     nixl: nixlSchema.prefault({}),
+    ipc: ipcSchema.prefault({}),
     options: z.record(z.string(), z.unknown(), { error: optionsRemedy }).default({}),
   },
   { error: 'use an object with the keys of kvferry.yaml, at least connector' },
@@ -175,6 +186,7 @@ export const knownKeys: Readonly<Record<string, readonly string[]>> = {
   'sideChannel.tls': Object.keys(tls.shape),
   peers: Object.keys(peerSchema.shape),
   nixl: Object.keys(nixlSchema.shape),
+  ipc: Object.keys(ipcSchema.shape),
 }
 
 export type ParsedFields = z.output<typeof configSchema>

@@ -8,6 +8,7 @@ export function withValue(path: string, value: unknown): unknown {
     connector: 'pull',
     sideChannel: {},
     nixl: {},
+    ipc: {},
     peers: [{ host: '127.0.0.1', port: 5601, engineId: 'd0' }],
   }
   const parts = path.split('.')

@@ -40,7 +40,7 @@ export const manifest: ConnectorGroupRuns<'C1'> = {
     const paths = before.transferPaths ?? ['descriptors']
     assert.ok(paths.includes('descriptors'), 'every agent has descriptors')
     for (const path of paths) {
-      assert.ok(['descriptors', 'slabs'].includes(path), `transferPaths has ${String(path)}`)
+      assert.ok(['descriptors', 'slabs', 'ipc'].includes(path), `transferPaths has ${String(path)}`)
     }
     const cluster = await context.open()
     await context.serveWell(cluster)

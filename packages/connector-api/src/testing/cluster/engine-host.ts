@@ -201,6 +201,7 @@ export class EngineHost {
     const suffix = tpSize === 1 ? '' : `/${tpRank}`
     const agent = fabric.createAgent(`${this.engineId}/${this.incarnation}${suffix}`, {
       hasSlabs: this.world.path === 'slabs' || this.world.path === 'auto',
+      hasIpc: this.world.path === 'ipc',
       process: this.#processes.self,
     })
     const { blockCount, blockTokens } = this

@@ -13,6 +13,8 @@ import type { FabricCore } from './fabric-core.ts'
 /** What an agent of the fabric is made with. */
 export interface AgentOptions {
   readonly hasSlabs?: boolean
+  /** The path `ipc`, as if all agents lived on GPUs of one machine. */
+  readonly hasIpc?: boolean
   readonly process?: ProcessIdentity
 }
 
@@ -37,7 +39,9 @@ export class AgentProcess {
   /** Slabs of its own that others have filled and that it has not emptied yet. */
   slabsLent = 0
   slabsMoved = 0
+  transfersByIpc = 0
   readonly hasSlabs: boolean
+  readonly hasIpc: boolean
   /** As in the machine's process table; null: nobody asks for it. */
   readonly identity: ProcessIdentity | null
   readonly #core: FabricCore
@@ -53,6 +57,7 @@ export class AgentProcess {
   constructor(core: FabricCore, name: string, instance: number, options: AgentOptions = {}) {
     this.#core = core
     this.hasSlabs = options.hasSlabs ?? false
+    this.hasIpc = options.hasIpc ?? false
     this.identity = options.process ?? null
     this.name = name
     this.instance = instance

@@ -6,10 +6,10 @@
 import { ConnectorError } from '../../errors.ts'
 import type { AnyConnectorError } from '../../errors.ts'
 import { limits } from '../../limits.ts'
-import type { AgentPath } from '../../slabs.ts'
 import type { FenceHandle, ReadyFence, TransferAgent } from '../../transfer-agent.ts'
 import type { TransferHandle, TransferPost } from '../../transfer-agent.ts'
 import type { AgentProcess } from './agent-process.ts'
+import { assertPath, pathsOf } from './agent-paths.ts'
 import { AgentRegistry } from './agent-registry.ts'
 import { piecesOf } from './block-table.ts'
 import type { BlockTable } from './block-table.ts'
@@ -40,14 +40,6 @@ const limit = (name: string, value: number, max: number): ConnectorError =>
 
 const closedError = (what: string): AnyConnectorError =>
   new ConnectorError('ERR_KV_CLOSED', `${what} is closed`, { what }) as AnyConnectorError
-
-const pathsOf = (hasSlabs: boolean): readonly AgentPath[] =>
-  hasSlabs ? ['descriptors', 'slabs'] : ['descriptors']
-
-const noSlabs = (where: string): ConnectorError =>
-  new ConnectorError('ERR_KV_UNSUPPORTED', `${where}.path: one of the two agents has no slabs`, {
-    capability: 'path',
-  })
 
 export function createMemoryAgent(core: FabricCore, process: AgentProcess): MemoryAgent {
   const { random } = core
@@ -97,8 +89,8 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
     const remote = registry.tables.get(post.remote.table, `${where}.remote`)
     if (local.peer !== null) throw new RangeError(`${where}.local: not an own table`)
     if (remote.peer !== post.peer) throw new RangeError(`${where}.remote: not a table of the peer`)
-    const bySlabs = post.path === 'slabs'
-    if (bySlabs && !(process.hasSlabs && peer.process.hasSlabs)) throw noSlabs(where)
+    const { path = 'descriptors' } = post
+    assertPath(path, [process, peer.process], where)
     const fence = post.after === undefined ? null : findFence(post.after)
     const localPieces = piecesOf(local, post.local, `${where}.local`)
     const remotePieces = piecesOf(remote, post.remote, `${where}.remote`)
@@ -111,7 +103,7 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
       listed: peer.listed,
       notification: post.notification?.slice() ?? null,
       deadlineMs: post.deadlineMs ?? limits.transferDeadlineMs,
-      bySlabs,
+      path,
       fence,
       tables: [local, remote],
     }
@@ -123,6 +115,7 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
     process.openTransferCount -= 1
     if (isDone) counts.bytesMoved += transfer.request.plan.bytes
     counts[isDone ? 'transfersDone' : 'transfersFailed'] += 1
+    if (isDone && transfer.request.path === 'ipc') process.transfersByIpc += 1
     process.pollingChanged()
   }
 
@@ -167,7 +160,7 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
   return {
     name: process.name,
     kind: 'memory',
-    paths: pathsOf(process.hasSlabs),
+    paths: pathsOf(process),
     setListener: (listener) => process.setListener(listener),
     async registerRegion(options) {
       assertUsable()
@@ -219,7 +212,7 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
     },
     pathsTo(peer) {
       const { process: target } = registry.peers.get(peer, 'peer')
-      return pathsOf(process.hasSlabs && target.hasSlabs)
+      return pathsOf(process, target)
     },
     processEnded: (ended) => process.turn().then(() => core.processEnded(process, ended)),
     createFence() {
@@ -268,6 +261,7 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
       slabsLent: process.slabsLent,
       slabsSuspect: 0,
       slabsMoved: process.slabsMoved,
+      transfersByIpc: process.transfersByIpc,
     }),
     async drain({ deadlineMs }) {
       let timer = null as ReturnType<typeof core.clock.after> | null

@@ -25,7 +25,7 @@ export function assertPostForm(post: TransferPost, where: string): void {
   assertSideForm(post.remote, `${where}.remote`)
   if (post.notification !== undefined) assertMessage(post.notification, `${where}.notification`)
   const { deadlineMs, path } = post
-  if (path !== undefined && path !== 'descriptors' && path !== 'slabs') {
+  if (path !== undefined && !['descriptors', 'slabs', 'ipc'].includes(path)) {
     throw new TypeError(`${where}.path: ${String(path)}`)
   }
   if (deadlineMs === undefined) return

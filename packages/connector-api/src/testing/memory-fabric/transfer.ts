@@ -6,6 +6,7 @@
 import { ConnectorError } from '../../errors.ts'
 import type { AnyConnectorError } from '../../errors.ts'
 import type { Instant, Timer } from '../../clock.ts'
+import type { AgentPath } from '../../slabs.ts'
 import type { TransferCompletion, TransferHandle, TransferTimes } from '../../transfer-agent.ts'
 import type { AgentProcess } from './agent-process.ts'
 import type { FabricCore, Reconsidered } from './fabric-core.ts'
@@ -23,8 +24,8 @@ export interface TransferRequest {
   readonly listed: readonly AddressRange[]
   readonly notification: Uint8Array | null
   readonly deadlineMs: number
-  /** The target's agent takes part: slab after slab, each filled at one moment. */
-  readonly bySlabs: boolean
+  /** By `slabs` the target's agent takes part: slab after slab, each filled at one moment. */
+  readonly path: AgentPath
   /** The agent lets go of what the transfer held. Before the completion is reported. */
   readonly onEnd: (transfer: Transfer, isDone: boolean) => void
 }
@@ -137,8 +138,12 @@ export class Transfer implements Reconsidered {
     if (this.#initiator.life === 'stopped') return true
     if (target.isGone) return false
     if (target.isStalled || target.life === 'stopped') return true
-    const isPollingNeeded = this.request.bySlabs || this.#core.options.isTargetPollingNeeded
+    const isPollingNeeded = this.#bySlabs || this.#core.options.isTargetPollingNeeded
     return isPollingNeeded && !target.isPolling
+  }
+
+  get #bySlabs(): boolean {
+    return this.request.path === 'slabs'
   }
 
   get #durationMs(): number {
@@ -173,7 +178,7 @@ export class Transfer implements Reconsidered {
     const end = Math.min(this.#copied + count, this.#failAfter ?? this.#copies.length)
     for (; this.#copied < end; this.#copied += 1) {
       const copy = this.#copies[this.#copied]!
-      if (this.request.bySlabs ? this.#place() : this.#perform(copy)) continue
+      if (this.#bySlabs ? this.#place() : this.#perform(copy)) continue
       return this.#end(this.#transferFailed('address is not mapped'))
     }
     if (this.#copied === this.#failAfter) this.#end(this.#failure)
@@ -246,7 +251,7 @@ export class Transfer implements Reconsidered {
   #times(): TransferTimes {
     const now = this.#core.clock.now()
     const hasStarted = this.state !== 'queued'
-    const { plan, bySlabs, direction } = this.request
+    const { plan, path, direction } = this.request
     // What a READ wants travels before it.
     const slabTransfers = this.#slabCount * (direction === 'read' ? 2 : 1)
     return {
@@ -255,7 +260,11 @@ export class Transfer implements Reconsidered {
       postUs: 0,
       wireUs: hasStarted ? (now - this.#startedAt) * 1_000 : 0,
       descriptorsBeforeMerge: plan.descriptorsBeforeMerge,
-      descriptorsAfterMerge: bySlabs ? slabTransfers : plan.descriptorsAfterMerge,
+      descriptorsAfterMerge: {
+        descriptors: plan.descriptorsAfterMerge,
+        slabs: slabTransfers,
+        ipc: 1,
+      }[path],
       bytes: plan.bytes,
     }
   }

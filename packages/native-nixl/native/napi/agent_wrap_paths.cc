@@ -1,4 +1,4 @@
-// What JS asks of an agent's slabs, and its counters.
+// What JS asks of an agent's paths, and its counters.
 #include <string>
 
 #include "agent_wrap.h"
@@ -20,13 +20,16 @@ Napi::Value AgentWrap::processEnded(const Napi::CallbackInfo& info) {
   return enqueued(info.Env(), result, ticket);
 }
 
-Napi::Value AgentWrap::hasSlabs(const Napi::CallbackInfo& info) {
+Napi::Value AgentWrap::pathsTo(const Napi::CallbackInfo& info) {
   uint64_t peer = 0;
   if (!readInteger(info[0], "peer", &peer)) return info.Env().Undefined();
-  bool hasThem = false;
-  const Result result = agent_->hasSlabs(peer, &hasThem);
+  PeerPaths paths;
+  const Result result = agent_->pathsTo(peer, &paths);
   if (!result.ok()) return throwResult(info.Env(), result);
-  return Napi::Boolean::New(info.Env(), hasThem);
+  Napi::Object object = Napi::Object::New(info.Env());
+  object.Set("slabs", paths.hasSlabs);
+  object.Set("ipc", paths.hasIpc);
+  return object;
 }
 
 Napi::Value AgentWrap::counters(const Napi::CallbackInfo& info) {
@@ -44,6 +47,7 @@ Napi::Value AgentWrap::counters(const Napi::CallbackInfo& info) {
   object.Set("slabsLent", static_cast<double>(counters.slabsLent));
   object.Set("slabsSuspect", static_cast<double>(counters.slabsSuspect));
   object.Set("slabsMoved", static_cast<double>(counters.slabsMoved));
+  object.Set("transfersByIpc", static_cast<double>(counters.transfersByIpc));
   return object;
 }
 
