@@ -43,18 +43,49 @@ void mergeSorted(std::vector<CopyDescriptor>& descriptors) {
   descriptors.resize(last + 1);
 }
 
+struct IdFacts {
+  bool areInside = true;
+  /** Each id is above the one before it: then none comes twice. */
+  bool isAscending = true;
+};
+
+/**
+ * What a check needs to know of a list that isn't empty, whose ids should be at most `last`. A good list has to
+ * be read to its end, so nothing here leaves early: sign bits are collected, in chunks of a fixed length, which
+ * the compiler takes four ids at a time. Of numbers below 2^31, a difference has the sign bit if it is negative;
+ * an id that isn't below has it itself.
+ */
+IdFacts factsOf(const uint32_t* ids, size_t count, uint32_t last) {
+  constexpr size_t kChunk = 64;
+  static_assert(limits::kBlockCountMax <= uint64_t{1} << 31);
+  uint32_t outside = (last - ids[0]) | ids[0];
+  uint32_t falls = 0;
+  const uint32_t* at = ids + 1;
+  const auto look = [&](size_t i) {
+    outside |= (last - at[i]) | at[i];
+    falls |= at[i] - at[i - 1] - 1;
+  };
+  size_t left = count - 1;
+  for (; left >= kChunk; left -= kChunk, at += kChunk) {
+    for (size_t i = 0; i < kChunk; i++) look(i);
+  }
+  for (size_t i = 0; i < left; i++) look(i);
+  return {outside >> 31 == 0, falls >> 31 == 0};
+}
+
 Result checkBlocks(const PlanSide& side, bool isDestination, PlanScratch& scratch,
                    SideTotals* totals) {
   if (side.count > limits::kBlocksPerPostMax) {
     return Result::overLimit("blocksPerPostMax", side.count, limits::kBlocksPerPostMax);
   }
   const uint64_t blockCount = side.table->blockCount;
-  for (size_t i = 0; i < side.count; i++) {
-    if (side.ids[i] >= blockCount) {
-      return badPost("block id " + std::to_string(side.ids[i]) + " of " + std::to_string(blockCount));
-    }
+  const IdFacts facts = factsOf(side.ids, side.count, static_cast<uint32_t>(blockCount - 1));
+  if (!facts.areInside) {
+    const uint32_t id = *std::find_if(side.ids, side.ids + side.count,
+                                      [&](uint32_t each) { return each >= blockCount; });
+    return badPost("block id " + std::to_string(id) + " of " + std::to_string(blockCount));
   }
-  if (isDestination && scratch.hasDuplicate(side.ids, side.count, blockCount)) {
+  if (isDestination && !facts.isAscending && scratch.hasDuplicate(side.ids, side.count, blockCount)) {
     return badPost("a destination block is named twice");
   }
   if (__builtin_mul_overflow(side.count, side.table->bytesPerBlock, &totals->bytes)) {
@@ -95,9 +126,12 @@ bool PlanScratch::hasDuplicate(const uint32_t* ids, size_t count, uint64_t block
     std::fill(stamps_.begin(), stamps_.end(), 0);
     stamp_ = 1;
   }
+  // Of its own: a stamp that is written could otherwise be this number, for all that the compiler knows.
+  const uint32_t stamp = stamp_;
+  uint32_t* stamps = stamps_.data();
   for (size_t i = 0; i < count; i++) {
-    if (stamps_[ids[i]] == stamp_) return true;
-    stamps_[ids[i]] = stamp_;
+    if (stamps[ids[i]] == stamp) return true;
+    stamps[ids[i]] = stamp;
   }
   return false;
 }

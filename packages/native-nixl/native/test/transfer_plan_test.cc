@@ -62,6 +62,37 @@ TEST("plan: what is wrong is refused") {
   CHECK(checkedOf(good, blocks(table, {3, 3}), true) == Status::kOk);
 }
 
+TEST("plan: a wrong id is found wherever it stands, in lists of any length and order") {
+  constexpr uint32_t kBlocks = 200;
+  const BlockTable table = tableOf({{1 << 20, 64, 64, kBlocks}});
+  const BlockTable other = tableOf({{4 << 20, 64, 64, kBlocks}});
+  for (const uint32_t count : {1, 2, 15, 16, 17, 18, 32, 33, 50, 100}) {
+    std::vector<uint32_t> ascending(count);
+    for (uint32_t i = 0; i < count; i++) ascending[i] = 2 * i;
+    const std::vector<uint32_t> descending(ascending.rbegin(), ascending.rend());
+    for (const auto& good : {ascending, descending}) {
+      const Side there = blocks(other, good);
+      CHECK(checkedOf(blocks(table, good), there) == Status::kOk);
+      for (uint32_t at = 0; at < count; at++) {
+        const auto with = [&](uint32_t id) {
+          std::vector<uint32_t> ids = good;
+          ids[at] = id;
+          return blocks(table, ids);
+        };
+        CHECK(checkedOf(with(kBlocks - 1), there) == Status::kOk);
+        for (const uint32_t outside : {kBlocks, uint32_t{1} << 31, ~uint32_t{0}}) {
+          CHECK(checkedOf(with(outside), there, true) == Status::kOutOfRange);
+          CHECK(checkedOf(with(outside), there, false) == Status::kOutOfRange);
+        }
+        for (uint32_t twice = 0; twice < count; twice++) {
+          const Status status = checkedOf(with(good[twice]), there);
+          CHECK(status == (twice == at ? Status::kOk : Status::kOutOfRange));
+        }
+      }
+    }
+  }
+}
+
 TEST("plan: wrong segments are refused") {
   const BlockTable table = tableOf({{1 << 20, 64, 128, 16}, {2 << 20, 64, 128, 16}});
   const BlockTable other = tableOf({{4 << 20, 1'024, 1'024, 16}});
