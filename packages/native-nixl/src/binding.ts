@@ -118,10 +118,10 @@ export interface NativeCudaInfo {
 export type NativeSide = Uint32Array | readonly [Uint32Array, Float64Array, Float64Array]
 
 /**
- * Posts of one call as two flat lists, so that C++ reads by index instead of by property name, and numbers
- * without asking V8 for each. Per post in `numbers`: direction (0 read, 1 write), peer, fence (-1: none),
- * deadlineMs, path (0 descriptors, 1 slabs, 2 ipc), table here, table there, and room for the handle, which is the
- * answer. `numbers` may be longer. In `lists`: notification or null, side here, side there.
+ * Posts of one call, flat, so that C++ reads by index instead of by property name, and numbers without asking V8
+ * for each. Per post in `numbers`: direction (0 read, 1 write), peer, fence (-1: none), deadlineMs, path (0
+ * descriptors, 1 slabs, 2 ipc), table here, table there, and room for the handle, which is the answer. `numbers` may be
+ * longer. `lists`, three a post, are arguments: notification or null, side here, side there.
  */
 export interface NativePosts {
   readonly numbers: Float64Array
@@ -152,8 +152,8 @@ export interface NativeAgent {
   signalFence(fence: number, delayUs: number): void
   post(
     numbers: NativePosts['numbers'],
-    lists: NativePosts['lists'],
     isWaitUntilPosted: boolean,
+    ...lists: NativePosts['lists']
   ): void
   expectNotifications(isExpected: boolean): void
   counters(): Record<

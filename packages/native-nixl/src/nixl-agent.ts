@@ -191,7 +191,7 @@ export class NixlAgent implements TransferAgent {
   ): TransferHandle[] {
     const isWaitUntilPosted = options.waitUntilPosted ?? false
     const handles = sendPosts(posts, (numbers, lists) =>
-      this.#call('post', () => this.#native.post(numbers, lists, isWaitUntilPosted)),
+      this.#call('post', () => this.#native.post(numbers, isWaitUntilPosted, ...lists)),
     )
     this.#openTransfers += handles.length
     return handles as TransferHandle[]

@@ -2,7 +2,12 @@
  * Checks the form of posts (TypeError) and lays them out as the flat lists that C++ reads. Ranges, ids and
  * handles are checked in C++, in one pass over the arrays. Nothing here is made per block.
  */
-import { limits, type TransferPost, type TransferSide } from '@kvferry/connector-api'
+import {
+  ConnectorError,
+  limits,
+  type TransferPost,
+  type TransferSide,
+} from '@kvferry/connector-api'
 import type { NativePosts } from './binding.ts'
 
 const directions: Readonly<Record<string, number | undefined>> = { read: 0, write: 1 }
@@ -18,7 +23,8 @@ let spareNumbers: Float64Array | null = new Float64Array(16 * numbersPerPost)
 
 /**
  * Lays `posts` out, has `send` send them, and answers their handles.
- * @throws TypeError for a form that is no post; RangeError for a deadline that is no duration.
+ * @throws TypeError for a form that is no post; RangeError for a deadline that is no duration; ConnectorError
+ *   ERR_KV_LIMIT for more posts than can ever be open, since a call of C++ has room for no more lists.
  */
 export function sendPosts(
   posts: readonly TransferPost[],
@@ -26,6 +32,11 @@ export function sendPosts(
 ): number[] {
   if (!Array.isArray(posts)) throw new TypeError('posts must be an array')
   const count = posts.length
+  const max = limits.transfersInFlightMax
+  if (count > max) {
+    const details = { limit: 'transfersInFlightMax', value: count, max }
+    throw new ConnectorError('ERR_KV_LIMIT', `post: transfersInFlightMax is ${max}`, details)
+  }
   let numbers = spareNumbers
   // A getter of a post may post as well.
   spareNumbers = null

@@ -51,7 +51,7 @@ const good = (): NativePosts => ({
   lists: [null, Uint32Array.of(1), Uint32Array.of(2)],
 })
 
-const post = ({ numbers, lists }: NativePosts) => agent.post(numbers, lists, false)
+const post = ({ numbers, lists }: NativePosts) => agent.post(numbers, false, ...lists)
 
 /** The good post with one of its numbers, or of its lists, changed. */
 const number = (index: number, value: number): NativePosts => {
@@ -69,7 +69,7 @@ const segments = (...lists: unknown[]) => list(1, lists)
 describe('posts at the native boundary', () => {
   test('the good one is taken, and gets a handle', () => {
     const { numbers, lists } = good()
-    agent.post(numbers, lists, true)
+    agent.post(numbers, true, ...lists)
     expect(numbers[7]).toBeGreaterThan(0)
   })
 
@@ -105,7 +105,8 @@ describe('posts at the native boundary', () => {
       'numbers over shared memory',
       () => ({ ...good(), numbers: new Float64Array(new SharedArrayBuffer(64)) }),
     ],
-    ['no lists', () => ({ ...good(), lists: null as never })],
+    ['a post without its last list', () => ({ ...good(), lists: good().lists.slice(0, 2) })],
+    ['a list too many', () => ({ ...good(), lists: [...good().lists, null] })],
   ])('%s is refused', (_, posts) => {
     expect(() => post(posts())).toThrow()
   })

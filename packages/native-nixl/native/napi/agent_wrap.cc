@@ -267,9 +267,9 @@ Napi::Value AgentWrap::post(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   std::vector<PostView> posts;
   double* answers = nullptr;
-  if (!readPosts(info[0], info[1], &posts, &answers)) return env.Undefined();
+  if (!readPosts(info, &posts, &answers)) return env.Undefined();
   std::vector<uint64_t> handles(posts.size());
-  const bool isWaitUntilPosted = readFlag(info[2]);
+  const bool isWaitUntilPosted = readFlag(info[1]);
   const Result result =
       agent_->postAll(posts.data(), posts.size(), isWaitUntilPosted, handles.data());
   if (!result.ok()) return throwResult(env, result);

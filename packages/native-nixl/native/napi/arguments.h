@@ -71,14 +71,12 @@ inline bool readStrings(const Napi::Value& value, const char* name, std::vector<
 template <typename Element>
 bool readElements(napi_env env, napi_value value, napi_typedarray_type type, const char* name,
                   const Element** elements, size_t* count) {
-  bool isTypedArray = false;
-  napi_is_typedarray(env, value, &isTypedArray);
   napi_typedarray_type actual = napi_int8_array;
   void* data = nullptr;
   napi_value buffer = nullptr;
   bool isOwned = false;
-  if (isTypedArray) {
-    napi_get_typedarray_info(env, value, &actual, count, &data, &buffer, nullptr);
+  // Refuses what isn't a typed array.
+  if (napi_get_typedarray_info(env, value, &actual, count, &data, &buffer, nullptr) == napi_ok) {
     napi_is_arraybuffer(env, buffer, &isOwned);
   }
   if (!isOwned || actual != type) {

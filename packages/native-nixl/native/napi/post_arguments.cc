@@ -1,5 +1,7 @@
 #include "post_arguments.h"
 
+#include <algorithm>
+
 #include "arguments.h"
 
 namespace kvferry {
@@ -10,7 +12,9 @@ namespace {
 enum Number : size_t { kDirection, kPeer, kFence, kDeadlineMs, kPath, kLocal, kRemote, kHandle };
 static_assert(kHandle + 1 == kPostNumbers);
 /** Of a post's lists. */
-enum List : uint32_t { kNotification, kLocalSide, kRemoteSide, kPostLists };
+enum List : size_t { kNotification, kLocalSide, kRemoteSide, kPostLists };
+/** Of the arguments: numbers, whether to wait, and then the lists of one post after the other. */
+constexpr size_t kFirstList = 2;
 
 /** Block ids, or an array of regions, offsets and lengths. */
 bool readSide(const Napi::Value& value, SideView* side) {
@@ -62,37 +66,36 @@ bool readNumbers(Napi::Env env, const double* numbers, PostView* post) {
   return !post->hasFence || readInteger(env, numbers[kFence], "fence", &post->fence);
 }
 
-bool readLists(const Napi::Array& lists, uint32_t at, PostView* post) {
-  const Napi::Value notification = lists.Get(at + kNotification);
+bool readLists(const Napi::CallbackInfo& info, size_t at, PostView* post) {
+  const Napi::Value notification = info[at + kNotification];
   post->hasNotification = !notification.IsNull();
   if (post->hasNotification && !readBytes(notification, "notification", &post->notification,
                                           &post->notificationSizeBytes)) {
     return false;
   }
-  return readSide(lists.Get(at + kLocalSide), &post->local) &&
-         readSide(lists.Get(at + kRemoteSide), &post->remote);
+  return readSide(info[at + kLocalSide], &post->local) &&
+         readSide(info[at + kRemoteSide], &post->remote);
 }
 
 }  // namespace
 
-bool readPosts(const Napi::Value& numbers, const Napi::Value& lists, std::vector<PostView>* posts,
-               double** answers) {
-  const Napi::Env env = numbers.Env();
-  if (!lists.IsArray()) return refuseType(lists.Env(), "lists", "an array");
-  const Napi::Array array = lists.As<Napi::Array>();
-  const uint32_t count = array.Length() / kPostLists;
+bool readPosts(const Napi::CallbackInfo& info, std::vector<PostView>* posts, double** answers) {
+  const Napi::Env env = info.Env();
   const double* fields = nullptr;
   size_t fieldCount = 0;
-  if (!readElements(env, numbers, napi_float64_array, "numbers", &fields, &fieldCount)) return false;
-  if (fieldCount < size_t{count} * kPostNumbers) {
-    Napi::RangeError::New(env, "numbers are too few for these posts").ThrowAsJavaScriptException();
+  if (!readElements(env, info[0], napi_float64_array, "numbers", &fields, &fieldCount)) return false;
+  const size_t listCount = info.Length() - std::min(info.Length(), kFirstList);
+  const size_t count = listCount / kPostLists;
+  if (listCount % kPostLists != 0 || fieldCount < count * kPostNumbers) {
+    Napi::RangeError::New(env, "numbers or lists are too few for these posts")
+        .ThrowAsJavaScriptException();
     return false;
   }
   posts->resize(count);
-  for (uint32_t index = 0; index < count; ++index) {
+  for (size_t index = 0; index < count; ++index) {
     PostView& post = (*posts)[index];
     if (!readNumbers(env, fields + index * kPostNumbers, &post) ||
-        !readLists(array, index * kPostLists, &post)) {
+        !readLists(info, kFirstList + index * kPostLists, &post)) {
       return false;
     }
   }

@@ -1,6 +1,7 @@
-// The flat lists in which JS passes the posts of one step, as borrowed views: nothing is copied or made per
-// block, so a post of a thousand blocks costs JS as much as one of ten. Numbers come in one typed array, since
-// V8 takes longer to hand out an element than C++ to check it. JS thread only.
+// The posts of one step as the arguments of one call, read as borrowed views: nothing is copied or made per
+// block, so a post of a thousand blocks costs JS as much as one of ten. Numbers come in one typed array and
+// lists as arguments of their own, since V8 takes longer to hand out an element of an array than C++ to check
+// it. JS thread only.
 #pragma once
 
 #include <vector>
@@ -17,7 +18,6 @@ constexpr size_t kPostNumbers = 8;
  * False with a pending exception. The views are valid until JS runs again, and so is `answers`: the place of
  * the first post's handle; each further one lies `kPostNumbers` on.
  */
-bool readPosts(const Napi::Value& numbers, const Napi::Value& lists, std::vector<PostView>* posts,
-               double** answers);
+bool readPosts(const Napi::CallbackInfo& info, std::vector<PostView>* posts, double** answers);
 
 }  // namespace kvferry
