@@ -1,12 +1,14 @@
 #!/usr/bin/env node
-// `npm run bundle:gpu`: one folder that runs the GPU tests and measurements on a machine with GPUs and without a
-// network: Node, NIXL for CUDA 13, our addon, and the programs as bundled by the tests. At most 60 MiB. Prints its
-// place; there, `bash run.sh [suite|rates|doctor]`. What we don't build ourselves is packed once.
+// `npm run bundle:gpu`: one folder that runs the GPU tests, the measurements, and the whole of KVFerry on a machine with
+// GPUs and without a network: Node, NIXL for CUDA 13, our addon, the test programs as bundled by the tests, and
+// kvferry-bench with engine and router as they are installed here. At most 60 MiB. Prints its place; there,
+// `bash run.sh --help`. Node and NIXL are packed once.
 import { execFileSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { buildGpuPrograms, gpuPrograms } from './gpu-programs.mjs'
+import { copyInstalled } from './installed-tree.mjs'
 import { root, runMain, setup, SetupError } from './setup.mjs'
 
 const sizeBytesMax = 60 * 1_048_576
@@ -15,20 +17,38 @@ const cache = join(root, '.cache')
 const target = join(cache, 'gpu')
 const requireOfNative = createRequire(join(native, 'package.json'))
 
-const runScript = `#!/usr/bin/env bash
-# Unpacks, once, and runs one of: suite (default), rates, doctor. Results go to $OUT, if that is set.
+const runScript = (commit) => `#!/usr/bin/env bash
+# Unpacks (once, where KVFERRY_GPU_WORK names a folder) and runs one of the commands below.
 set -u
 here="$(cd "$(dirname "$0")" && pwd)"
-work="\${KVFERRY_GPU_WORK:-$(mktemp -d)}"
-if [ ! -e "$work/bin/node" ]; then
-  for archive in runtime programs; do tar -xJf "$here/$archive.tar.xz" -C "$work" || exit 2; done
-fi
-export KVFERRY_NIXL_DIR="$work/nixl" KVFERRY_GPU_WORK="$work"
 program="\${1:-suite}"
 [ $# -gt 0 ] && shift
+if [ "$program" = --help ]; then
+  cat <<'EOF'
+usage: bash run.sh [COMMAND [ARGUMENTS]]
+  suite    what must hold on GPUs (default); parts of names to run alone
+  rates    kernels, tier copies and transfers, measured: [MiB in all] [path]
+  doctor, info    as kvferry-nixl's
+  engine, router  kvferry-engine, kvferry-router
+  compare, reuse, load, sweep, micro, trace    as kvferry-bench's
+With OUT set, rates writes its figures there. KVFERRY_GPU_WORK: where to unpack, and find it unpacked.
+EOF
+  exit 0
+fi
+work="\${KVFERRY_GPU_WORK:-$(mktemp -d)}"
+if [ ! -e "$work/.unpacked" ]; then
+  mkdir -p "$work" || exit 2
+  for archive in runtime programs; do tar -xJf "$here/$archive.tar.xz" -C "$work" || exit 2; done
+  touch "$work/.unpacked"
+fi
+export KVFERRY_NIXL_DIR="$work/nixl" KVFERRY_GPU_WORK="$work" KVFERRY_COMMIT="${commit}"
+node="$work/bin/node"
 case "$program" in
-  doctor) exec "$work/bin/node" "$work/build/cli.mjs" doctor "$@" ;;
-  *) exec "$work/bin/node" "$work/build/gpu-$program.mjs" "$@" ;;
+  suite | rates) exec "$node" "$work/packages/native-nixl/build/gpu-$program.mjs" "$@" ;;
+  doctor | info) exec "$node" "$work/packages/native-nixl/bin/kvferry-nixl.mjs" "$program" "$@" ;;
+  engine) exec "$node" "$work/packages/reference-engine/bin/kvferry-engine.mjs" "$@" ;;
+  router) exec "$node" "$work/packages/router/bin/kvferry-router.mjs" "$@" ;;
+  *) exec "$node" "$work/benchmarks/bin/kvferry-bench.mjs" "$program" "$@" ;;
 esac
 `
 
@@ -55,16 +75,26 @@ function packRuntime(nixl) {
 }
 
 function packPrograms(programs) {
-  const addon = 'build/Release/kvferry_nixl.node'
-  const commander = dirname(requireOfNative.resolve('commander'))
+  const addon = 'packages/native-nixl/build/Release/kvferry_nixl.node'
   pack('programs', (tree) => {
-    cpSync(join(native, 'package.json'), join(tree, 'package.json'))
-    cpSync(join(native, addon), join(tree, addon))
+    copyInstalled({ root, folder: join(root, 'benchmarks'), target: tree })
+    cpSync(join(root, addon), join(tree, addon))
     for (const name of gpuPrograms) {
-      cpSync(join(programs, `${name}.mjs`), join(tree, `build/${name}.mjs`))
+      const file = `${name}.mjs`
+      cpSync(join(programs, file), join(tree, 'packages/native-nixl/build', file))
     }
-    cpSync(commander, join(tree, 'node_modules/commander'), { recursive: true })
   })
+}
+
+/** What results name as theirs: there, nobody can ask git. */
+function commitOf() {
+  const git = (...args) => execFileSync('git', args, { cwd: root, encoding: 'utf8' }).trim()
+  try {
+    const isChanged = git('status', '--porcelain', '--untracked-files=no') !== ''
+    return `${git('rev-parse', 'HEAD')}${isChanged ? '-dirty' : ''}`
+  } catch {
+    return ''
+  }
 }
 
 await runMain(async () => {
@@ -79,11 +109,11 @@ await runMain(async () => {
   if (!existsSync(runtime) || (madeFrom?.mtimeMs ?? 0) > statSync(runtime).mtimeMs)
     packRuntime(nixl)
   packPrograms(programs)
-  writeFileSync(join(target, 'run.sh'), runScript)
+  writeFileSync(join(target, 'run.sh'), runScript(commitOf()))
   const sizeBytes = statSync(runtime).size + statSync(join(target, 'programs.tar.xz')).size
   if (sizeBytes > sizeBytesMax) {
     throw new SetupError(`the bundle has ${sizeBytes} bytes, more than ${sizeBytesMax}`)
   }
   const size = (sizeBytes / 1_048_576).toFixed(1)
-  process.stdout.write(`${target} (${size} MiB): bash run.sh [suite|rates|doctor]\n`)
+  process.stdout.write(`${target} (${size} MiB): bash run.sh --help\n`)
 })

@@ -5,7 +5,6 @@ import { root } from './setup.mjs'
 
 /** Everything that one of them starts is among them. */
 export const gpuPrograms = [
-  'cli',
   'device-owner',
   'gpu-rates',
   'gpu-rates-peer',

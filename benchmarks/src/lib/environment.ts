@@ -52,8 +52,10 @@ function packageVersions(): Record<string, string> {
   return versions
 }
 
-/** The commit of the checkout this package lies in; null for an installed package. */
-function checkoutCommit(): string | null {
+/** The commit of the checkout this package lies in, or what a bundle says it was made from; else null. */
+function sourceCommit(): string | null {
+  const named = process.env['KVFERRY_COMMIT']
+  if (named) return named
   const directory = dirname(require.resolve('@kvferry/benchmarks/package.json'))
   if (directory.includes('node_modules')) return null
   const git = (...args: string[]): string =>
@@ -92,7 +94,7 @@ export function readEnvironment(known: {
 }): Environment {
   const processors = cpus()
   return {
-    commit: checkoutCommit(),
+    commit: sourceCommit(),
     packages: packageVersions(),
     nixl: known.nixl,
     ucx: known.ucx,
