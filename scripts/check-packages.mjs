@@ -38,8 +38,11 @@ const arrows = {
     '@kvferry/benchmarks',
   ],
 }
-/** What tests alone may depend on beyond that: a connector's history is judged with the real one behind the port. */
-const testArrows = { '@kvferry/connector-xavier': ['@kvferry/kv-history'] }
+/** What tests alone may depend on beyond that: a connector's history, and the kernels under a history, are judged with the real one. */
+const testArrows = {
+  '@kvferry/connector-xavier': ['@kvferry/kv-history'],
+  '@kvferry/native-nixl': ['@kvferry/kv-history'],
+}
 /** Tools of the root that tests and configurations may import without declaring them. */
 const shared = new Set(['vitest', 'fast-check', 'tsup'])
 

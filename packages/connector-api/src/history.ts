@@ -70,7 +70,7 @@ export interface HistoryGauges {
   readonly hostBlocks: number
   readonly deviceBlockCapacity: number
   readonly hostBlockCapacity: number
-  /** Memory held for the tiers now; 0 until the first block is kept. */
+  /** Memory held for the tiers now; without a GPU 0 until the first block is kept. */
   readonly deviceBytesReserved: number
   readonly hostBytesReserved: number
   readonly leasesOpen: number
@@ -159,8 +159,9 @@ export interface HistoryOptions {
 /** Made by whoever knows the machine's memory; given to worker halves. */
 export interface HistoryProvider {
   /**
-   * Once per engine life, in `registerKvCaches`. Reserves no KV memory yet.
-   * @throws ConnectorError ERR_KV_CONFIG for a size that is no non-negative integer or an unknown policy.
+   * Once per engine life, in `registerKvCaches`. Beside a GPU it takes the tiers' memory; elsewhere the first block does.
+   * @throws ConnectorError ERR_KV_CONFIG for a size that is no non-negative integer or an unknown policy; what the
+   *   allocators refuse.
    */
   open(options: HistoryOptions): KvHistory
 }

@@ -26,6 +26,7 @@ export interface TieredHistoryComponents {
     /** `host` where there is no GPU: the device tier is then a second host arena, and results say so. */
     readonly memory: 'cuda' | 'host'
   }
+  /** Beside a GPU its memory must be page-locked. */
   readonly host: { readonly allocator: KvMemoryAllocator }
 }
 
@@ -47,6 +48,7 @@ function openHistory(components: TieredHistoryComponents, options: HistoryOption
     kernels,
     device: { allocator: device.allocator, blockCapacity: sizes.deviceBlockCapacity },
     host: { allocator: host.allocator, blockCapacity: sizes.hostBlockCapacity },
+    isAllocatedAtOnce: device.memory === 'cuda',
   })
   return new TieredHistory({
     ...{ sizes, copies, clock, random, logger, metrics },

@@ -13,23 +13,6 @@ namespace {
 
 using kernels::DeviceRegion;
 
-/** Threads of a GPU are many and cheap: enough blocks to fill it several times over. */
-constexpr uint64_t kBlocksPerProcessor = 16;
-
-std::vector<DeviceRegion> deviceRegions(const std::vector<KernelRegion>& regions) {
-  std::vector<DeviceRegion> list;
-  for (const KernelRegion& region : regions) {
-    list.push_back({region.memory->address() + region.offsetBytes, region.blockStrideBytes,
-                    region.blockSizeBytes});
-  }
-  return list;
-}
-
-uint64_t blocksFor(const CudaDevice& device, uint64_t units, uint64_t perBlock) {
-  const auto most = kBlocksPerProcessor * static_cast<uint64_t>(device.processorCount());
-  return std::min((units + perBlock - 1) / perBlock, most);
-}
-
 class CudaContentTask final : public CudaTask {
  public:
   CudaContentTask(std::shared_ptr<CudaDevice> device, KernelJob job)
@@ -133,97 +116,6 @@ class CudaBlockCopyTask final : public CudaTask {
   const BlockCopy copy_;
 };
 
-class CudaRelayoutTask final : public CudaTask {
- public:
-  CudaRelayoutTask(std::shared_ptr<CudaDevice> device, Relayout relayout, bool isInPlace)
-      : CudaTask(std::move(device)), relayout_(std::move(relayout)), isInPlace_(isInPlace) {}
-
- private:
-  Result run(CudaLane& lane) override {
-    if (relayout_.tokenCount == 0) return Result::success();
-    ArgumentList list;
-    const PlacedRun from = place(relayout_.from, list);
-    const PlacedRun to = place(relayout_.to, list);
-    if (!isInPlace_) {
-      Result result = list.upload(lane);
-      if (result.ok()) result = launch(lane, view(lane, from), view(lane, to));
-      return result.ok() ? lane.finish() : result;
-    }
-    // All is read before any is written: a copy in between, its tokens in a row, each region for itself.
-    std::vector<DeviceRegion> between;
-    uint64_t bytes = 0;
-    for (const KernelRegion& region : relayout_.from.regions) {
-      const uint64_t regionBytes =
-          region.blockSizeBytes / relayout_.from.blockTokens * relayout_.tokenCount;
-      between.push_back({bytes, regionBytes, regionBytes});
-      bytes += (regionBytes + 15) / 16 * 16;
-    }
-    std::shared_ptr<CudaPointer> scratch;
-    Result result = allocate(bytes, &scratch);
-    if (!result.ok()) return result;
-    for (DeviceRegion& region : between) region.address += *scratch;
-    PlacedRun middle;
-    middle.regions = list.add(between);
-    middle.blockIds = list.add(std::vector<uint32_t>{0});
-    middle.blockTokens = relayout_.tokenCount;
-    result = list.upload(lane);
-    if (result.ok()) result = launch(lane, view(lane, from), view(lane, middle));
-    if (result.ok()) result = launch(lane, view(lane, middle), view(lane, to));
-    return result.ok() ? lane.finish() : result;
-  }
-
-  /** A run whose arrays stand in the argument list. */
-  struct PlacedRun {
-    uint64_t regions = 0;
-    uint64_t blockIds = 0;
-    uint64_t blockTokens = 0;
-    uint64_t firstToken = 0;
-    bool isHeadMajor = false;
-  };
-
-  static PlacedRun place(const TokenRun& run, ArgumentList& list) {
-    return {list.add(deviceRegions(run.regions)), list.add(run.blockIds), run.blockTokens,
-            run.firstToken, run.isHeadMajor};
-  }
-
-  static kernels::DeviceRun view(const CudaLane& lane, const PlacedRun& run) {
-    return {pointerTo<const DeviceRegion>(lane, run.regions),
-            pointerTo<const uint32_t>(lane, run.blockIds), run.blockTokens, run.firstToken,
-            run.isHeadMajor ? uint64_t{1} : uint64_t{0}};
-  }
-
-  Result launch(CudaLane& lane, const kernels::DeviceRun& from, const kernels::DeviceRun& to) {
-    CudaHandle function = nullptr;
-    Result result = device().function(CudaKernel::kRelayout, &function);
-    if (!result.ok()) return result;
-    const bool hasHeads = relayout_.from.isHeadMajor || relayout_.to.isHeadMajor;
-    kernels::RelayoutArguments arguments;
-    arguments.from = from;
-    arguments.to = to;
-    arguments.regionCount = relayout_.to.regions.size();
-    arguments.headCount = hasHeads ? relayout_.headCount : 1;
-    arguments.tokenCount = relayout_.tokenCount;
-    const uint64_t rows = arguments.regionCount * arguments.tokenCount * arguments.headCount;
-    return lane.launch(function, blocksFor(device(), rows, kWarpsPerBlock), &arguments);
-  }
-
-  /** Freed with its last owner, which is after `finish`. */
-  Result allocate(uint64_t bytes, std::shared_ptr<CudaPointer>* memory) {
-    const CudaApi& api = device().api();
-    CudaPointer pointer = 0;
-    Result result = api.check(api.memoryAllocate(&pointer, bytes), "memoryAllocate");
-    if (!result.ok()) return result;
-    memory->reset(new CudaPointer(pointer), [&api](const CudaPointer* owned) {
-      api.memoryFree(*owned);
-      delete owned;
-    });
-    return result;
-  }
-
-  const Relayout relayout_;
-  const bool isInPlace_;
-};
-
 }  // namespace
 
 void CudaTask::runBatch(uint64_t, std::vector<uint8_t>&) {
@@ -257,11 +149,6 @@ std::unique_ptr<CudaTask> makeCudaContentTask(std::shared_ptr<CudaDevice> device
 std::unique_ptr<CudaTask> makeCudaBlockCopyTask(std::shared_ptr<CudaDevice> device,
                                                 BlockCopy copy) {
   return std::make_unique<CudaBlockCopyTask>(std::move(device), std::move(copy));
-}
-
-std::unique_ptr<CudaTask> makeCudaRelayoutTask(std::shared_ptr<CudaDevice> device,
-                                               Relayout relayout, bool isInPlace) {
-  return std::make_unique<CudaRelayoutTask>(std::move(device), std::move(relayout), isInPlace);
 }
 
 }  // namespace kvferry

@@ -7,8 +7,10 @@
 #include <cstring>
 #include <vector>
 
+#include "cuda/kernel_arguments.h"
 #include "cuda_device.h"
 #include "cuda_lane.h"
+#include "kernel_task.h"
 
 namespace kvferry {
 
@@ -46,6 +48,24 @@ class ArgumentList {
 template <class T>
 T* pointerTo(const CudaLane& lane, uint64_t offset) {
   return reinterpret_cast<T*>(lane.onDevice() + offset);
+}
+
+/** Regions as the kernels know them. */
+inline std::vector<kernels::DeviceRegion> deviceRegions(const std::vector<KernelRegion>& regions) {
+  std::vector<kernels::DeviceRegion> list;
+  for (const KernelRegion& region : regions) {
+    list.push_back({region.memory->address() + region.offsetBytes, region.blockStrideBytes,
+                    region.blockSizeBytes});
+  }
+  return list;
+}
+
+/** Threads of a GPU are many and cheap: enough blocks of them to fill it several times over. */
+inline constexpr uint64_t kBlocksPerProcessor = 16;
+
+inline uint64_t blocksFor(const CudaDevice& device, uint64_t units, uint64_t perBlock) {
+  const auto most = kBlocksPerProcessor * static_cast<uint64_t>(device.processorCount());
+  return std::min((units + perBlock - 1) / perBlock, most);
 }
 
 /** Blocks of threads for so many units of a warp's work. */

@@ -2,6 +2,7 @@
 import './fake-cuda.ts'
 import { describe, test } from 'vitest'
 import { fakeLibraryPath } from './fake-library.ts'
+import { historyChecks } from './gpu/history-checks.ts'
 import { ipcChecks } from './gpu/ipc-checks.ts'
 import { kernelChecks } from './gpu/kernel-checks.ts'
 import { memoryChecks } from './gpu/memory-checks.ts'
@@ -10,7 +11,12 @@ process.env['KVFERRY_NIXL_LIBRARY'] = fakeLibraryPath
 
 const scope = { gpuCount: 2, runCount: 60 }
 
-describe('GPU memory and kernels over the fake driver', () => {
-  for (const { name, run } of [...memoryChecks(scope), ...kernelChecks(scope), ...ipcChecks(scope)])
-    test(name, run)
+describe('GPU memory, kernels, history and ipc over the fake driver', () => {
+  const checks = [
+    ...memoryChecks(scope),
+    ...kernelChecks(scope),
+    ...historyChecks(),
+    ...ipcChecks(scope),
+  ]
+  for (const { name, run } of checks) test(name, run)
 })

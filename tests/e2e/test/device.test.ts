@@ -38,6 +38,8 @@ async function complete(
 }
 
 interface Stats {
+  readonly connectorCounters: Readonly<Record<string, number>>
+  readonly memoryBytes: { readonly deviceHistory: number; readonly hostHistory: number }
   readonly verification: { readonly blocksLoaded: number; readonly mismatchedBlocks: number }
   readonly agentCounters: Readonly<Record<'slabsMoved' | 'transfersByIpc' | 'bytesMoved', number>>
 }
@@ -66,9 +68,10 @@ async function withPair(
   connector: 'pull' | 'xavier',
   path: 'descriptors' | 'slabs' | 'ipc',
   run: (prefill: RunningEngine, decode: RunningEngine) => Promise<void>,
+  options: object = {},
 ): Promise<void> {
   const both = { ...shared, connector, path }
-  const prefill = await startEngine({ ...both, role: 'prefill', device: 'cuda:0' })
+  const prefill = await startEngine({ ...both, ...options, role: 'prefill', device: 'cuda:0' })
   const decode = await startEngine({ ...both, role: 'decode', device: 'cuda:1' })
   try {
     await run(prefill, decode)
@@ -82,6 +85,22 @@ async function handOver(prefill: RunningEngine, decode: RunningEngine, prompt: s
   const asked = { do_remote_decode: true, do_remote_prefill: false }
   const { params } = await complete(prefill, prompt, 1, asked)
   return complete(decode, prompt, maxTokens, params)
+}
+
+/** One of 6 blocks that the history's writer got done with: its deadline is 10 ms, however busy the machine is. */
+async function keptPrompt(
+  prefill: RunningEngine,
+  decode: RunningEngine,
+  counted: (name: string) => Promise<number>,
+): Promise<string> {
+  for (let salt = 1; salt <= 8; salt += 1) {
+    const prompt = promptOf(salt)
+    const before = await counted('historySavedBlocks')
+    await handOver(prefill, decode, prompt)
+    await expect.poll(() => counted('ticketsFinished'), { timeout: 20_000 }).toBe(salt)
+    if ((await counted('historySavedBlocks')) - before === 6) return prompt
+  }
+  throw new Error('of eight prompts none was kept whole')
 }
 
 describe('engines with KV in GPU memory', () => {
@@ -116,6 +135,37 @@ describe('engines with KV in GPU memory', () => {
       code: 'ERR_KV_CONFIG',
       message: expect.stringContaining('device cuda:N'),
     })
+  })
+
+  it('bring a prompt back from both tiers of their history, in GPU and in page-locked memory', async () => {
+    const [blockBytes, deviceBlocks] = [settings.blockSize * 1_024, 3]
+    const options = {
+      prefixCaching: 'off',
+      options: { gpuCacheBytes: deviceBlocks * blockBytes },
+    }
+    await withPair(
+      'xavier',
+      'slabs',
+      async (prefill, decode) => {
+        const { memoryBytes } = await statsOf(prefill)
+        expect(memoryBytes).toMatchObject({
+          deviceHistory: deviceBlocks * blockBytes,
+          hostHistory: settings.numBlocks * blockBytes,
+        })
+        const counted = async (name: string) =>
+          (await statsOf(prefill)).connectorCounters[name] ?? 0
+        const prompt = await keptPrompt(prefill, decode, counted)
+        const { text } = await handOver(prefill, decode, prompt)
+        expect(text).toBe((await complete(oracle, prompt, maxTokens)).text)
+        expect(await counted('historyHitBlocks')).toBe(6)
+        expect(await counted('historyDeviceHitBlocks')).toBeGreaterThan(0)
+        expect(await counted('historyHostHitBlocks')).toBeGreaterThan(0)
+        for (const engine of [prefill, decode]) {
+          expect((await statsOf(engine)).verification).toMatchObject({ mismatchedBlocks: 0 })
+        }
+      },
+      options,
+    )
   })
 
   it('that no GPU of this machine can hold don’t start', async () => {

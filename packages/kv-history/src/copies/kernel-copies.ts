@@ -1,7 +1,8 @@
 /**
  * Copies by the KV kernels of the machine (`KvKernels.relayout` between layouts that are alike), and tiers
  * that are one allocation each: slot after slot, in each the block's regions in order. A tier is allocated
- * when the first block goes there, so an engine that never keeps anything pays nothing.
+ * when the first block goes there, so an engine that never keeps anything pays nothing; or at once, where
+ * that takes longer than a step may wait.
  */
 import {
   blockBytes,
@@ -24,6 +25,8 @@ export interface KernelCopiesOptions {
   readonly kernels: KvKernels
   readonly device: TierMemory
   readonly host: TierMemory
+  /** Beside a GPU: to lock the pages of the host tier takes a tenth of a second a GiB, and more. */
+  readonly isAllocatedAtOnce: boolean
 }
 
 interface Tier {
@@ -31,6 +34,7 @@ interface Tier {
   readonly layout: KvCacheLayout
 }
 
+/** @throws ConnectorError what the allocators refuse, with `isAllocatedAtOnce`; then nothing is held. */
 export function createKernelCopies(options: KernelCopiesOptions): BlockCopies {
   const { caches, kernels } = options
   const tiers = new Map<'device' | 'host', Tier>()
@@ -50,6 +54,22 @@ export function createKernelCopies(options: KernelCopiesOptions): BlockCopies {
   const layoutOf = (space: BlockSpace): KvCacheLayout =>
     space === 'engine' ? caches : tier(space).layout
 
+  function free(): void {
+    for (const { memory } of tiers.values()) memory.free()
+    tiers.clear()
+  }
+
+  if (options.isAllocatedAtOnce) {
+    try {
+      for (const name of ['device', 'host'] as const) {
+        if (options[name].blockCapacity > 0) tier(name)
+      }
+    } catch (error) {
+      free()
+      throw error
+    }
+  }
+
   return {
     async copy(copy: BlockCopy) {
       if (isClosed) {
@@ -67,8 +87,7 @@ export function createKernelCopies(options: KernelCopiesOptions): BlockCopies {
     reservedBytes: (name) => tiers.get(name)?.memory.sizeBytes ?? 0,
     close() {
       isClosed = true
-      for (const { memory } of tiers.values()) memory.free()
-      tiers.clear()
+      free()
     },
   }
 }

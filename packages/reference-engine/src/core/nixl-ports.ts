@@ -43,7 +43,12 @@ function allocatorsOn(
   const locked: KvMemoryAllocator = {
     allocate(options) {
       const memory = host.allocate(options)
-      native.lockHostMemory(memory, { device })
+      try {
+        native.lockHostMemory(memory, { device })
+      } catch (error) {
+        memory.free()
+        throw error
+      }
       return memory
     },
   }
