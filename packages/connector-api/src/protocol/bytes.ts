@@ -18,13 +18,36 @@ export const hexOf = ({ buffer, byteOffset, byteLength }: Uint8Array): string =>
 /** Whether a message carries it as it is: every half of a surrogate pair arrives as the same character. */
 export const isWellFormed = (text: string): boolean => !/\p{Surrogate}/u.test(text)
 
-/** Most messages fit: a writer that never grows allocates once. */
+/** What a writer writes into, seen in three ways. */
+interface Scratch {
+  readonly bytes: Buffer<ArrayBuffer>
+  readonly copied: Uint8Array<ArrayBuffer>
+  readonly view: DataView
+}
+
+const scratchOf = (sizeBytes: number): Scratch => {
+  const buffer = new ArrayBuffer(sizeBytes)
+  const view = new DataView(buffer)
+  return { bytes: Buffer.from(buffer), copied: new Uint8Array(buffer), view }
+}
+
+/** Most messages fit. */
 const initialSizeBytes = 512
+const spareSizeBytesMax = 65_536
+/** Used again by the next writer: to make one costs more than most messages. Null while one is at work. */
+let spare: Scratch | null = null
+/** Of a writer that has finished: nothing more fits. */
+const noScratch = scratchOf(0)
+
+function takeScratch(): Scratch {
+  const scratch = spare ?? scratchOf(initialSizeBytes)
+  spare = null
+  return scratch
+}
 
 export class ByteWriter {
-  readonly #sizeMax: number
-  #bytes = unpooled(initialSizeBytes)
-  #view = new DataView(this.#bytes.buffer)
+  #sizeMax: number
+  #scratch = takeScratch()
   #size = 0
 
   constructor(sizeMax: number) {
@@ -34,35 +57,35 @@ export class ByteWriter {
   u8(value: number): this {
     checkInteger(value, 0xff)
     const at = this.#reserve(1)
-    this.#view.setUint8(at, value)
+    this.#scratch.view.setUint8(at, value)
     return this
   }
 
   u16(value: number): this {
     checkInteger(value, 0xffff)
     const at = this.#reserve(2)
-    this.#view.setUint16(at, value, true)
+    this.#scratch.view.setUint16(at, value, true)
     return this
   }
 
   u32(value: number): this {
     checkInteger(value, 0xffff_ffff)
     const at = this.#reserve(4)
-    this.#view.setUint32(at, value, true)
+    this.#scratch.view.setUint32(at, value, true)
     return this
   }
 
   f64(value: number): this {
     if (!Number.isFinite(value)) throw new RangeError(`${value} is not finite`)
     const at = this.#reserve(8)
-    this.#view.setFloat64(at, value, true)
+    this.#scratch.view.setFloat64(at, value, true)
     return this
   }
 
   /** Bytes without a length: the reader knows it. */
   fixed(bytes: Uint8Array): this {
     const at = this.#reserve(bytes.length)
-    this.#bytes.set(bytes, at)
+    this.#scratch.bytes.set(bytes, at)
     return this
   }
 
@@ -74,7 +97,7 @@ export class ByteWriter {
     const size = utf8Size(text)
     this.u16(size)
     const at = this.#reserve(size)
-    this.#bytes.write(text, at, 'utf8')
+    this.#scratch.bytes.write(text, at, 'utf8')
     return this
   }
 
@@ -84,20 +107,24 @@ export class ByteWriter {
     return this.fixed(new Uint8Array(values.buffer, values.byteOffset, values.byteLength))
   }
 
-  /** A copy of exactly what was written. */
+  /** A copy of exactly what was written, on memory of its own. The writer is done: it takes nothing more. */
   finish(): Uint8Array {
-    return new Uint8Array(this.#view.buffer.slice(0, this.#size))
+    const scratch = this.#scratch
+    const written = scratch.copied.slice(0, this.#size)
+    if (scratch.bytes.length <= spareSizeBytesMax) spare = scratch
+    this.#scratch = noScratch
+    this.#sizeMax = this.#size = 0
+    return written
   }
 
   #reserve(size: number): number {
     const at = this.#size
     const needed = at + size
     if (needed > this.#sizeMax) throw new RangeError(`message exceeds ${this.#sizeMax} bytes`)
-    if (needed > this.#bytes.length) {
-      const grown = unpooled(Math.max(needed, 2 * this.#bytes.length))
-      grown.set(this.#bytes)
-      this.#bytes = grown
-      this.#view = new DataView(grown.buffer)
+    const { bytes } = this.#scratch
+    if (needed > bytes.length) {
+      this.#scratch = scratchOf(Math.max(needed, 2 * bytes.length))
+      this.#scratch.bytes.set(bytes.subarray(0, at))
     }
     this.#size = needed
     return at
@@ -203,9 +230,6 @@ export class ByteReader {
     }
   }
 }
-
-/** On memory of its own: a message must not be a view of what others wrote. */
-const unpooled = (size: number): Buffer<ArrayBuffer> => Buffer.from(new ArrayBuffer(size))
 
 function checkInteger(value: number, max: number): void {
   if (!Number.isInteger(value) || value < 0 || value > max) {

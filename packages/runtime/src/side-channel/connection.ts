@@ -21,6 +21,8 @@ export interface ConnectionListener {
 
 type Phase = 'open' | 'leaving' | 'closed'
 
+const endOfTurn = Promise.resolve()
+
 export class Connection {
   readonly remoteHost: string
   /** Resolves when the socket is gone, however it ended. */
@@ -103,10 +105,13 @@ export class Connection {
     if (this.#isGathering) return
     this.#isGathering = true
     this.#socket.cork()
-    queueMicrotask(() => {
-      this.#isGathering = false
-      this.#socket.uncork()
-    })
+    // Not `queueMicrotask`, which makes an async resource for each.
+    void endOfTurn.then(this.#sendGathered)
+  }
+
+  readonly #sendGathered = (): void => {
+    this.#isGathering = false
+    this.#socket.uncork()
   }
 
   #onData(chunk: Buffer): void {

@@ -3,9 +3,9 @@
  * `[type, id, kind, body]` (string, unsigned integer, string, binary). Pure. Bodies are opaque here.
  *
  * Reading is done by hand at the four fixed places: a general decoder would first build whatever nested
- * structure a hostile frame describes (a mebibyte of "array of one" is a million objects).
+ * structure a hostile frame describes (a mebibyte of "array of one" is a million objects). Writing is, too:
+ * engines write frames in the middle of a step, and of a frame only id, kind and body are not known before.
  */
-import { Encoder } from '@msgpack/msgpack'
 import { ConnectorError, limits } from '@kvferry/connector-api'
 import { sideChannelLimits } from './limits.ts'
 
@@ -26,9 +26,8 @@ export interface Frame {
 }
 
 export const lengthSizeBytes = 4
-/** One for all: its buffer is reused, and copied from once, into the frame. */
-const encoder = new Encoder()
 const noBody = new Uint8Array(0)
+const printablePattern = /^[\x21-\x7e]*$/
 const kindPattern = new RegExp(`^[\\x21-\\x7e]{1,${sideChannelLimits.kindLengthMax}}$`)
 
 export const isKind = (kind: string): boolean => kindPattern.test(kind)
@@ -65,23 +64,66 @@ export function checkFrameLength(lengthBytes: number): void {
   }
 }
 
-/** Length and frame, ready for the socket. @throws ConnectorError ERR_KV_LIMIT when it is too large. */
+/** `[type`, of which nothing changes. */
+const heads = new Map<FrameType, Buffer>(
+  frameTypes.map((type) => {
+    const text = `\x94${String.fromCharCode(0xa0 + type.length)}${type}`
+    return [type, Buffer.from(text, 'latin1')]
+  }),
+)
+/** One for all: what comes before the body is written here, and copied from once. */
+const beginning = Buffer.alloc(sideChannelLimits.kindLengthMax + 32)
+
+/**
+ * Length and frame, ready for the socket. `kind`: as `isKind` has it, or empty.
+ * @throws ConnectorError ERR_KV_LIMIT when it is too large.
+ */
 export function encodeFrame(
   type: FrameType,
   { id = 0, kind = '', body = noBody }: Partial<Omit<Frame, 'type'>> = {},
 ): Uint8Array {
-  const content = encoder.encodeSharedRef([type, id, kind, body])
-  if (content.length > limits.frameSizeBytesMax) {
+  const head = heads.get(type)!
+  beginning.set(head, lengthSizeBytes)
+  let at = writeId(beginning, lengthSizeBytes + head.length, id)
+  at = writeText(beginning, at, kind)
+  at = writeBodyHead(beginning, at, body.length)
+  const contentSizeBytes = at - lengthSizeBytes + body.length
+  if (contentSizeBytes > limits.frameSizeBytesMax) {
     throw new ConnectorError(
       'ERR_KV_LIMIT',
       `side-channel message of ${body.length} bytes exceeds a frame`,
-      { limit: 'frameSizeBytesMax', value: content.length, max: limits.frameSizeBytesMax },
+      { limit: 'frameSizeBytesMax', value: contentSizeBytes, max: limits.frameSizeBytesMax },
     )
   }
-  const bytes = new Uint8Array(lengthSizeBytes + content.length)
-  new DataView(bytes.buffer).setUint32(0, content.length)
-  bytes.set(content, lengthSizeBytes)
-  return bytes
+  beginning.writeUInt32BE(contentSizeBytes, 0)
+  const frame = Buffer.allocUnsafe(at + body.length)
+  beginning.copy(frame, 0, 0, at)
+  frame.set(body, at)
+  return frame
+}
+
+/** In msgpack’s shortest form, as all three; each answers the place after it. */
+function writeId(to: Buffer, at: number, id: number): number {
+  if (id <= 0x7f) return to.writeUInt8(id, at)
+  if (id <= 0xff) return to.writeUInt8(id, to.writeUInt8(0xcc, at))
+  if (id <= 0xffff) return to.writeUInt16BE(id, to.writeUInt8(0xcd, at))
+  return to.writeUInt32BE(id, to.writeUInt8(0xce, at))
+}
+
+/** ASCII of at most `kindLengthMax`. */
+function writeText(to: Buffer, at: number, text: string): number {
+  const { length } = text
+  const next =
+    length <= 0x1f
+      ? to.writeUInt8(0xa0 + length, at)
+      : to.writeUInt8(length, to.writeUInt8(0xd9, at))
+  return next + to.write(text, next, 'latin1')
+}
+
+function writeBodyHead(to: Buffer, at: number, length: number): number {
+  if (length <= 0xff) return to.writeUInt8(length, to.writeUInt8(0xc4, at))
+  if (length <= 0xffff) return to.writeUInt16BE(length, to.writeUInt8(0xc5, at))
+  return to.writeUInt32BE(length, to.writeUInt8(0xc6, at))
 }
 
 /** A position in one frame; every read checks what is left before it looks. */
@@ -120,9 +162,9 @@ function readText(cursor: Cursor): string {
   if (head >= 0xa0 && head <= 0xbf) length = head - 0xa0
   else if (head === 0xd9) length = cursor.unsigned(1)
   else throw invalidFrame('a short string was expected')
-  const bytes = cursor.take(length)
-  if (bytes.some((byte) => byte < 0x21 || byte > 0x7e)) throw invalidFrame('not printable ASCII')
-  return String.fromCharCode(...bytes)
+  const text = String.fromCharCode(...cursor.take(length))
+  if (!printablePattern.test(text)) throw invalidFrame('not printable ASCII')
+  return text
 }
 
 function readId(cursor: Cursor): number {

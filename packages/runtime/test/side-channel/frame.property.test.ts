@@ -96,6 +96,15 @@ describe('frames', () => {
     expect(() => encodeFrame('send', { kind: 'k', body: larger })).toThrow(ConnectorError)
   })
 
+  it('are what a msgpack library writes', () => {
+    fc.assert(
+      fc.property(frame, (made) => {
+        const content = encode([made.type, made.id, made.kind, made.body])
+        expect(Buffer.compare(encodeFrame(made.type, made), lengthPrefixed(content))).toBe(0)
+      }),
+    )
+  })
+
   it('are what any msgpack library writes: the golden bytes', () => {
     const bytes = encodeFrame('request', { id: 300, kind: 'ab', body: Uint8Array.of(1, 2) })
     expect(Buffer.from(bytes).toString('hex')).toBe(
