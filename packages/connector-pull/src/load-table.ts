@@ -183,18 +183,18 @@ export class LoadTable {
         for (const read of record.reads) this.reads.abort(read)
         return
       case 'finish':
-        void this.#finish(record)
-        return
+        return this.#finish(record)
       case 'report':
         return this.#report(record, effect.outcome)
     }
   }
 
-  async #finish(record: LoadRecord): Promise<void> {
+  #finish(record: LoadRecord): void {
     const { facts } = record.reads[0]!.link!
     const { blockTokens } = this.#init.cache.caches
-    const error = await this.#finisher.finish(runOf(record.order, blockTokens), facts)
-    this.#dispatch(record, { kind: 'finish-end', error })
+    const work = this.#finisher.finish(runOf(record.order, blockTokens), facts)
+    if (work === null) this.#dispatch(record, { kind: 'finish-end', error: null })
+    else void work.then((error) => this.#dispatch(record, { kind: 'finish-end', error }))
   }
 
   #report(record: LoadRecord, outcome: LoadOutcome): void {

@@ -41,6 +41,7 @@ export class ProducerWorker {
   readonly #answers: ProducerAnswers
   readonly #writesEnd: EndWait
   #computed: Computed[] = []
+  #shownLeaseCount = 0
 
   constructor(init: ProducerOptions) {
     const { components, counters, options, facts, cache } = init
@@ -145,7 +146,12 @@ export class ProducerWorker {
   }
 
   #onChange(): void {
-    this.#components.metrics.set('kv_leases_open', this.#table.counts.heldCount)
+    const { heldCount } = this.#table.counts
+    // Most changes leave it as it is, and to set a metric costs more than they do.
+    if (heldCount !== this.#shownLeaseCount) {
+      this.#components.metrics.set('kv_leases_open', heldCount)
+    }
+    this.#shownLeaseCount = heldCount
     if (this.#table.hasUnreported) this.#components.requestStep()
   }
 

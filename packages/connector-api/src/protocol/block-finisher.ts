@@ -41,17 +41,16 @@ export class BlockFinisher {
     this.#staging = staging
   }
 
-  /** Why it failed, or null; never rejects. `source`: of the producer. */
-  async finish(run: LoadedRun, source: SourceOrder): Promise<AnyConnectorError | null> {
+  /**
+   * Why it failed, or null; never rejects. No promise where nothing is to be done, as in most loads: their end
+   * need not wait for a turn. `source`: of the producer.
+   */
+  finish(run: LoadedRun, source: SourceOrder): Promise<AnyConnectorError | null> | null {
     const relayout = relayoutOf(this.caches, source, run)
     if (relayout === null && this.#staging === null) return null
     const work = this.#perform(relayout, run.blockIds)
     this.#works.add(work)
-    try {
-      return await work
-    } finally {
-      this.#works.delete(work)
-    }
+    return work.finally(() => this.#works.delete(work))
   }
 
   /** Resolves when no kernel is at work in our blocks. */

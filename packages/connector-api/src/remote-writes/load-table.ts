@@ -224,18 +224,18 @@ export class LoadTable {
         }
         return
       case 'finish':
-        void this.#finish(record)
-        return
+        return this.#finish(record)
       case 'report':
         return this.#report(record, effect.outcome)
     }
   }
 
-  async #finish(record: LoadRecord): Promise<void> {
+  #finish(record: LoadRecord): void {
     const { finisher } = this.#init
     const { facts } = record.parts[0]!.link!
-    const error = await finisher.finish(runOf(record.order, finisher.caches.blockTokens), facts)
-    this.#dispatch(record, { kind: 'finish-end', error })
+    const work = finisher.finish(runOf(record.order, finisher.caches.blockTokens), facts)
+    if (work === null) this.#dispatch(record, { kind: 'finish-end', error: null })
+    else void work.then((error) => this.#dispatch(record, { kind: 'finish-end', error }))
   }
 
   #report(record: LoadRecord, outcome: LoadOutcome): void {
