@@ -87,11 +87,14 @@ export interface TransferPost {
 }
 
 export interface TransferTimes {
-  /** Enqueued → the agent thread took it up (includes waiting for `after`). */
+  /** Enqueued → the agent thread took it up to be posted (includes waiting for `after`). */
   readonly queuedUs: number
-  /** Mapping blocks to descriptors, merging them and building the request: the first part of `postUs`. */
+  /**
+   * Mapping blocks to descriptors, merging them and building the request: the first part of `postUs`. About
+   * none where that was done while it waited for `after`.
+   */
   readonly prepareUs: number
-  /** Building, merging and the post call itself. With shared memory this is the whole copy. */
+  /** Taken up → posted. With shared memory this is the whole copy. */
   readonly postUs: number
   /** Start of the post → final status. */
   readonly wireUs: number

@@ -113,8 +113,9 @@ struct TransferCompletion {
   /** Not ok for kFailed (kNixl, kDeadline, kClosed) and kOverdue (kDeadline; `value` = deadlineMs).
    */
   Result result;
+  /** Until it is taken up to be posted: what waits for a fence is prepared meanwhile. */
   double queuedUs = 0;
-  /** Of `postUs`: mapping, merging and building the request. */
+  /** Of `postUs`: mapping, merging and building the request, where that was still to be done. */
   double prepareUs = 0;
   double postUs = 0;
   double wireUs = 0;

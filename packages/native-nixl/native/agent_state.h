@@ -124,6 +124,8 @@ struct Transfer {
   MonotonicTime postedAt;
   bool isPosted = false;
   TransferRequest request;
+  /** Of the request, until it is posted; none without a notification. */
+  NixlOptions options;
   /** Numbers of the completion, filled in as they become known. */
   TransferCompletion completion;
 };

@@ -181,7 +181,9 @@ void AgentThread::sleep() {
   if (isClosing_) end = std::min(end, closeDeadline_);
   if (end == MonotonicTime::max()) {
     core_->queue.wait();
-    noteActivity();
+    // Commands are activity, and noted when they are taken. An expectation is none: to yield for what can't
+    // have come yet would take turns from the thread that expects it.
+    lastActivity_ = MonotonicClock::now() - kYieldTime;
   } else {
     core_->queue.waitUntil(end);
   }

@@ -59,7 +59,10 @@ class AgentThread final : private SlabHost {
   void postOrHold(std::unique_ptr<Transfer> transfer);
   void postHeld();
   void post(std::unique_ptr<Transfer> transfer);
+  /** All that a post needs and no byte decides. */
+  Result prepare(Transfer& transfer);
   Result createRequest(Transfer& transfer);
+  Result createOptions(Transfer& transfer);
   void pollTransfers();
   void pollList(std::vector<std::unique_ptr<Transfer>>& list, bool isDraining);
   void reportOverdue(const Transfer& transfer);

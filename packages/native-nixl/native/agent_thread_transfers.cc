@@ -25,10 +25,13 @@ void AgentThread::postOrHold(std::unique_ptr<Transfer> transfer) {
   const MonotonicTime due = core_->fenceDue(transfer->fence);
   if (due <= MonotonicClock::now()) {
     post(std::move(transfer));
-  } else {
-    heldDue_ = std::min(heldDue_, due);
-    held_.push_back(std::move(transfer));
+    return;
   }
+  // What the fence stands for changes bytes, not where they lie: when it opens only the post is left.
+  // A failure is tried again then, and told then: before, nothing is told of what waits.
+  if (isReady_ && !transfer->isBySlabs && !prepare(*transfer).ok()) transfer->request.release();
+  heldDue_ = std::min(heldDue_, due);
+  held_.push_back(std::move(transfer));
 }
 
 void AgentThread::postHeld() {
@@ -82,6 +85,24 @@ Result AgentThread::createRequest(Transfer& transfer) {
   return Result::success();
 }
 
+Result AgentThread::createOptions(Transfer& transfer) {
+  NixlHandle handle = nullptr;
+  int status = api().create_opt_args(&handle);
+  if (status == kNixlSuccess) {
+    transfer.options = NixlOptions(api(), handle);
+    status = api().opt_args_set_notif_msg(handle, transfer.notification.data(),
+                                          transfer.notification.size());
+  }
+  if (status == kNixlSuccess) status = api().opt_args_set_has_notif(handle, true);
+  return status == kNixlSuccess ? Result::success()
+                                : Result::nixlFailure("opt_args_set_notif_msg", status);
+}
+
+Result AgentThread::prepare(Transfer& transfer) {
+  Result created = createRequest(transfer);
+  return created.ok() && transfer.hasNotification ? createOptions(transfer) : created;
+}
+
 void AgentThread::post(std::unique_ptr<Transfer> transfer) {
   transfer->takenAt = MonotonicClock::now();
   if (transfer->deadline <= transfer->takenAt) {
@@ -99,28 +120,18 @@ void AgentThread::post(std::unique_ptr<Transfer> transfer) {
     if (transfer->path == Path::kIpc) return ipc_->add(std::move(transfer));
     return borrower_->add(std::move(transfer));
   }
-  Result created = createRequest(*transfer);
-  NixlOptions options;
-  if (created.ok() && transfer->hasNotification) {
-    NixlHandle handle = nullptr;
-    int status = api().create_opt_args(&handle);
-    if (status == kNixlSuccess) {
-      options = NixlOptions(api(), handle);
-      status = api().opt_args_set_notif_msg(handle, transfer->notification.data(),
-                                            transfer->notification.size());
+  if (!transfer->request.isMade()) {
+    Result prepared = prepare(*transfer);
+    if (!prepared.ok()) {
+      finish(std::move(transfer), TransferOutcome::kFailed, std::move(prepared));
+      return;
     }
-    if (status == kNixlSuccess) status = api().opt_args_set_has_notif(handle, true);
-    if (status != kNixlSuccess) created = Result::nixlFailure("opt_args_set_notif_msg", status);
-  }
-  if (!created.ok()) {
-    transfer->request.release();
-    finish(std::move(transfer), TransferOutcome::kFailed, std::move(created));
-    return;
   }
   transfer->postedAt = MonotonicClock::now();
   transfer->completion.prepareUs = microseconds(transfer->postedAt - transfer->takenAt);
-  const int status = transfer->request.post(options.get());
+  const int status = transfer->request.post(transfer->options.get());
   const MonotonicTime now = MonotonicClock::now();
+  transfer->options.reset();
   transfer->isPosted = true;
   transfer->completion.postUs = microseconds(now - transfer->takenAt);
   core_->counters.transfersPosted += 1;

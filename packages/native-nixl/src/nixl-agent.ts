@@ -22,7 +22,7 @@ import {
   type TransferHandle,
   type TransferPost,
 } from '@kvferry/connector-api'
-import type { NativeAgent, NativeBinding, NativeEvents } from './binding.ts'
+import type { NativeAgent, NativeBinding, NativeEvents, NativeTransferFailure } from './binding.ts'
 import { readCompletions } from './completions.ts'
 import { DrainWaiters } from './drain-waiters.ts'
 import { nativeMemoryOf } from './native-memory.ts'
@@ -256,9 +256,9 @@ export class NixlAgent implements TransferAgent {
     }
   }
 
-  #onTransfers(...events: Parameters<typeof readCompletions>): void {
-    const completions = readCompletions(...events)
-    if (completions.length === 0) return
+  #onTransfers(transfers: Float64Array, failures: readonly NativeTransferFailure[]): void {
+    if (transfers.length === 0) return
+    const completions = readCompletions(transfers, failures)
     for (const { status } of completions) if (status !== 'overdue') this.#openTransfers -= 1
     if (this.#openTransfers === 0) this.#drains.resolve()
     this.#listener?.onCompletions(completions)

@@ -95,6 +95,7 @@ TEST("agent: too many transfers past their deadline, and posts are refused") {
 
 TEST("agent: nothing moves before the fence, later posts aren't held") {
   const Fake& fake = freshFake();
+  const int64_t requests = fake.count("live_requests");
   Pair pair("fence");
   uint64_t fence = 0;
   REQUIRE(pair.a->createFence(&fence).ok());
@@ -102,6 +103,8 @@ TEST("agent: nothing moves before the fence, later posts aren't held") {
   const uint64_t free = Post(pair, Direction::kRead, {2}, {2}).mustTo(pair.a);
   CHECK(pair.a.awaitFinal(free).outcome == TransferOutcome::kDone);
   CHECK_EQ(fake.count("posts"), 1);
+  // Its request waits with it: what is left to do when the fence opens is to post it.
+  CHECK_EQ(fake.count("live_requests"), requests + 1);
   CHECK(isAll(pair.blockA(0, 1), 1));
   pair.blockB(0, 1)[0] = 99;
   CHECK(pair.a->signalFence(fence).ok());
@@ -129,7 +132,7 @@ TEST("agent: a fence whose moment was said beforehand opens then, by the agent's
   const TransferCompletion done = pair.a.awaitFinal(before);
   CHECK(done.outcome == TransferOutcome::kDone);
   CHECK(done.queuedUs >= static_cast<double>(kDelayUs));
-  CHECK(done.prepareUs > 0 && done.prepareUs <= done.postUs);
+  CHECK(done.prepareUs <= done.postUs);
   CHECK(pair.a.awaitFinal(after).outcome == TransferOutcome::kDone);
   CHECK(pair.a->signalFence(fence, 1).ok());
   CHECK(pair.a->signalFence(fence, 1'000 * limits::kFenceDelayMsMax + 1).status ==
@@ -154,6 +157,42 @@ TEST("agent: a fence that no post waits for lets the thread sleep") {
   for (const auto& [thread, count] : asleep) {
     if (before.count(thread) == 0) CHECK_EQ(after.at(thread), count);
   }
+}
+
+TEST("agent: what can't be prepared while it waits is tried again and told when its fence opens") {
+  const Fake& fake = freshFake();
+  const int64_t requests = fake.count("live_requests");
+  Pair pair("unprepared");
+  uint64_t fence = 0;
+  REQUIRE(pair.a->createFence(&fence).ok());
+  fake.set("fail_create", 3);
+  const uint64_t first = Post(pair, Direction::kRead, {1}, {1}).after(fence).mustTo(pair.a);
+  const uint64_t second = Post(pair, Direction::kRead, {2}, {2}).after(fence).mustTo(pair.a);
+  // Taken in order, so both have been looked at.
+  CHECK(pair.a.awaitFinal(Post(pair, Direction::kRead, {3}, {3}).mustTo(pair.a)).outcome ==
+        TransferOutcome::kFailed);
+  CHECK_EQ(pair.a.completionCount(first) + pair.a.completionCount(second), 0u);
+  fake.set("fail_create", 1);
+  CHECK(pair.a->signalFence(fence).ok());
+  const TransferCompletion failed = pair.a.awaitFinal(first);
+  CHECK(failed.outcome == TransferOutcome::kFailed);
+  CHECK_EQ(std::string(failed.result.operation), "create_xfer_req");
+  CHECK(pair.a.awaitFinal(second).outcome == TransferOutcome::kDone);
+  CHECK_EQ(fake.count("live_requests"), requests);
+}
+
+TEST("agent: what was prepared and never posted is given back") {
+  const Fake& fake = freshFake();
+  const int64_t requests = fake.count("live_requests");
+  const int64_t options = fake.count("live_options");
+  Pair pair("unposted");
+  uint64_t fence = 0;
+  REQUIRE(pair.a->createFence(&fence).ok());
+  const Post post = Post(pair, Direction::kWrite, {1}, {1}).after(fence).notification("done").deadline(1);
+  CHECK(pair.a.awaitFinal(post.mustTo(pair.a)).result.status == Status::kDeadline);
+  CHECK_EQ(fake.count("live_requests"), requests);
+  CHECK_EQ(fake.count("live_options"), options);
+  CHECK_EQ(fake.count("posts"), 0);
 }
 
 TEST("agent: fences whose moment is over make room, whether anything waited or not") {
