@@ -29,7 +29,8 @@ void AgentThread::postOrHold(std::unique_ptr<Transfer> transfer) {
   }
   // What the fence stands for changes bytes, not where they lie: when it opens only the post is left.
   // A failure is tried again then, and told then: before, nothing is told of what waits.
-  if (isReady_ && !transfer->isBySlabs && !prepare(*transfer).ok()) transfer->request.release();
+  const bool isPreparable = isReady_ && transfer->path == Path::kDescriptors;
+  if (isPreparable && !prepare(*transfer).ok()) transfer->request.release();
   heldDue_ = std::min(heldDue_, due);
   held_.push_back(std::move(transfer));
 }
