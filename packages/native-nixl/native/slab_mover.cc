@@ -83,8 +83,9 @@ Result SlabMover::moveListed(const SlabPart& part, uint64_t slab, bool isScatter
   Result result = device_->takeLane(&lane, sizeof(uint64_t));
   if (result.ok()) result = lane->reserve(sizeof(uint64_t));
   if (!result.ok()) return result;
-  auto* const answer = reinterpret_cast<uint64_t*>(lane->host());
-  *answer = 0;
+  // Every thread of the second launch asks for the answer, so it lies on the GPU and is fetched at the end.
+  result = lane->clear(lane->onDevice(), sizeof(uint64_t));
+  if (!result.ok()) return result;
   kernels::ListedArguments arguments = {};
   arguments.ranges = reinterpret_cast<const kernels::AddressRange*>(ranges_->onDevice());
   arguments.rangeCount = rangeCount_;
@@ -96,7 +97,7 @@ Result SlabMover::moveListed(const SlabPart& part, uint64_t slab, bool isScatter
   arguments.isScatter = isScatter ? 1 : 0;
   arguments.isCheck = 1;
   arguments.partBytes = kPartBytes;
-  arguments.answer = answer;
+  arguments.answer = reinterpret_cast<uint64_t*>(lane->onDevice());
   const uint64_t pieces = part.listBytes / kSlabPieceBytes;
   result = launchWide(*device_, *lane, CudaKernel::kMoveListed, warpBlocks(pieces / 32 + 1), &arguments);
   if (!result.ok()) return result;
@@ -104,6 +105,7 @@ Result SlabMover::moveListed(const SlabPart& part, uint64_t slab, bool isScatter
   // At least one a piece, and one a part.
   const uint64_t units = pieces + part.payloadBytes / kPartBytes + 1;
   result = launchWide(*device_, *lane, CudaKernel::kMoveListed, warpBlocks(units), &arguments);
+  if (result.ok()) result = lane->download(0, sizeof(uint64_t));
   if (result.ok()) result = lane->mark();
   if (result.ok()) *job = std::move(lane);
   return result;
