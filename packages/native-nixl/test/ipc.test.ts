@@ -287,18 +287,13 @@ test('without a GPU the path is refused, with what is missing', async () => {
   })
   const host = createHostAllocator({ hugePages: false }).allocate({ sizeBytes })
   const peer = await meet()
-  const registered = await agent.registerRegion({
-    memory: host,
-    offsetBytes: 0,
-    lengthBytes: sizeBytes,
-  })
+  const range = { offsetBytes: 0, lengthBytes: sizeBytes }
+  const registered = await agent.registerRegion({ memory: host, ...range })
   const table = agent.declareBlockTable([{ region: registered, offsetBytes: 0, ...layout }])
-  const remoteSide = {
-    table: agent.importBlockTable(peer, theirs.exported),
-    blockIds: Uint32Array.of(1),
-  }
-  const local = { table, blockIds: Uint32Array.of(1) }
-  expect(() =>
-    agent.post([{ direction: 'read', peer, path: 'ipc', local, remote: remoteSide }]),
-  ).toThrow(expect.objectContaining({ code: 'ERR_KV_UNSUPPORTED' }))
+  const blockIds = Uint32Array.of(1)
+  const remote = { table: agent.importBlockTable(peer, theirs.exported), blockIds }
+  const local = { table, blockIds }
+  expect(() => agent.post([{ direction: 'read', peer, path: 'ipc', local, remote }])).toThrow(
+    expect.objectContaining({ code: 'ERR_KV_UNSUPPORTED' }),
+  )
 })

@@ -63,7 +63,7 @@ test('what the packages need is there, and what that needs', async () => {
     const { dependencies = {} } = JSON.parse(manifest) as { dependencies?: object }
     const names = Object.keys(dependencies).filter((name) => !name.startsWith('@kvferry/'))
     const script = join(target, folder, 'import-all.mjs')
-    writeFileSync(script, names.map((name) => `await import('${name}')`).join('\n'))
+    writeFileSync(script, names.map((name) => `import ${JSON.stringify(name)}`).join('\n'))
     await run(script)
     count += names.length
   }

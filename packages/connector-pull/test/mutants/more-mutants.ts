@@ -8,6 +8,7 @@ import type {
   TransferAgent,
 } from '@kvferry/connector-api'
 import {
+  keepUndelivered,
   withListener,
   withoutLongTimers,
   wrapFactory,
@@ -232,6 +233,7 @@ export const moreMutants: readonly WrongConnector[] = [
     factory: lateAcknowledgement,
   },
   { name: 'no lease expires', clause: 'C4.2', factory: neverExpires },
+  { name: 'keep what reached nobody', clause: 'C4.7', factory: keepUndelivered(pull) },
   { name: 'the same metadata is told in two steps', clause: 'C3.2', factory: tellsTwice },
   { name: 'a question is answered once only', clause: 'C3.1', factory: impureMatch },
   { name: 'a second question finds the same reports', clause: 'C3.4', factory: reportsTwiceAStep },

@@ -8,7 +8,6 @@ import {
   doubleReport,
   freeAtAbort,
   ignoreEpoch,
-  keepUndelivered,
   withListener,
   wrapFactory,
   type WrongConnector,
@@ -55,5 +54,4 @@ export const ruleMutants: readonly WrongConnector[] = [
   { name: 'ignore epoch', clause: 'C8.1', factory: ignoreEpoch(pull) },
   { name: 'accept forged token', clause: 'C7.4', factory: acceptForgedToken(pull) },
   { name: 'double report', clause: 'C2.1', factory: doubleReport(pull) },
-  { name: 'keep what reached nobody', clause: 'C4.7', factory: keepUndelivered(pull) },
 ]
