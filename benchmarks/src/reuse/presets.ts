@@ -85,9 +85,15 @@ export type ReusePresetName = keyof typeof reusePresets
 /** Of documents that several callers end at once, the writer takes one, and the others when they return. */
 const crowdedSettlingCycles = 2
 
-/** How long the hot set needs until the writer, in its 10 ms a request, has taken it in. */
-export const settlingCyclesOf = (preset: ReusePreset, concurrency: number): number =>
-  Math.max(preset.settlingCycles, concurrency > 1 ? crowdedSettlingCycles : 0)
+/** How long the hot set needs until the writer, in its 10 ms a request, has taken it in; of others 0. */
+export const settlingCyclesOf = (
+  preset: ReusePreset,
+  workingSet: WorkingSet,
+  concurrency: number,
+): number =>
+  workingSet === 'hot'
+    ? Math.max(preset.settlingCycles, concurrency > 1 ? crowdedSettlingCycles : 0)
+    : 0
 
 export const reuseEngine = (preset: ReusePreset, workingSet: WorkingSet): EngineShape =>
   workingSet === 'changing' ? preset.changing : preset.engine

@@ -46,7 +46,7 @@ function workloadOf(options: ReuseOptions, requests: number): ReuseWorkload {
     workingSet,
     requests,
     cycles: options.cycles,
-    settlingCycles: workingSet === 'hot' ? settlingCyclesOf(preset, options.concurrency) : 0,
+    settlingCycles: settlingCyclesOf(preset, workingSet, options.concurrency),
     trials: preset.trials,
     concurrency: options.concurrency,
     documentTokens: documentTokensOf(geometry, workingSet),
@@ -66,7 +66,7 @@ export async function runReuse(
   const { outputTokens, trials, requiresValid } = preset
   const plan = planReuse({
     ...{ workingSet, concurrency, outputTokens, seed: options.seed, cycles: options.cycles },
-    settlingCycles: settlingCyclesOf(preset, concurrency),
+    settlingCycles: settlingCyclesOf(preset, workingSet, concurrency),
     documentTokens: documentTokensOf(reuseGeometry(engine), workingSet),
     blockTokens: engine.blockTokens,
   })
