@@ -195,7 +195,9 @@ void AgentThread::reportOverdue(const Transfer& transfer) {
 void AgentThread::finish(std::unique_ptr<Transfer> transfer, TransferOutcome outcome,
                          Result result) {
   const MonotonicTime now = MonotonicClock::now();
+  // Before the completion is told: who hears of it may count what the library still holds for us.
   transfer->request.release();
+  transfer->options.reset();
   bool isPeerGone = false;
   {
     std::lock_guard<std::mutex> lock(core_->mutex);
