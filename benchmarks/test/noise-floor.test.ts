@@ -20,11 +20,21 @@ describe('noise floor', () => {
     expect(noise.metrics['ttftMs.p50']).toEqual({ a: 10, b: 12, relativeDifference: 2 / 11 })
   })
 
-  it('is zero for two equal sets of trials', () => {
+  it('is zero for equal trials', () => {
     const set = [10, 20, 30].map(withTtft)
-    const noise = repeatedRun('pull', set, set)
+    const noise = repeatedRun('pull', [set, set])
     expect(noise.method).toBe('repeated-run')
     expect(noise.metrics['ttftMs.p99']).toEqual({ a: 30, b: 30, relativeDifference: 0 })
+  })
+
+  it('of several trials, is that of the sets that lie farthest apart, and of each metric its own', () => {
+    // In turn they look alike: only 10 and 10 against 12 and 12 shows how far trials are apart.
+    const noise = repeatedRun(
+      'pull',
+      [10, 12, 12, 10].map((ttftMs) => [withTtft(ttftMs), withTtft(ttftMs)]),
+    )
+    expect(noise.metrics['ttftMs.mean']).toEqual({ a: 10, b: 12, relativeDifference: 2 / 11 })
+    expect(noise.metrics['ttftMs.p50']).toMatchObject({ relativeDifference: 2 / 11 })
   })
 
   it('has no difference where nothing was observed', () => {

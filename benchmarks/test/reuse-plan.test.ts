@@ -14,7 +14,12 @@ import {
   workingSets,
   type WorkingSet,
 } from '../src/reuse/plan.ts'
-import { reuseEngine, reusePresets, type ReusePreset } from '../src/reuse/presets.ts'
+import {
+  historySizingOf,
+  reuseEngine,
+  reusePresets,
+  type ReusePreset,
+} from '../src/reuse/presets.ts'
 import { reuseRuns } from '../src/reuse/runs-of.ts'
 import { replayTrace } from '../src/trace/replay.ts'
 
@@ -116,7 +121,10 @@ describe('the sizes', () => {
     'of %s, %s: four documents fit an engine, the pressure fits not even the matched one',
     (_name, workingSet, preset) => {
       const engine = reuseEngine(preset, workingSet)
-      const { documentTokens, matchedBlocks } = reuseGeometry(engine)
+      const { documentTokens, matchedBlocks } = reuseGeometry(
+        engine,
+        historySizingOf(preset, workingSet),
+      )
       const { outputTokens } = preset
       const blocks = Math.ceil((documentTokens + outputTokens) / engine.blockTokens)
       expect(4 * blocks).toBeLessThanOrEqual(engine.blockCount)
@@ -125,7 +133,9 @@ describe('the sizes', () => {
     },
   )
 
-  it.each(cases)('of %s, %s: have the published ratios', (_name, workingSet, preset) => {
+  const published = cases.filter(([, set, preset]) => historySizingOf(preset, set) === 'published')
+
+  it.each(published)('of %s, %s: have the published ratios', (_name, workingSet, preset) => {
     const engine = reuseEngine(preset, workingSet)
     const { documentTokens, historyBlocks } = reuseGeometry(engine)
     const documentBlocks = documentTokens / engine.blockTokens
@@ -157,8 +167,8 @@ describe('the sizes', () => {
   )
 
   /** What a writer without a deadline keeps of the hot set, and where the revisits find it. */
-  async function replayHot(hostBlocks: number, { engine, cycles }: ReusePreset) {
-    const { documentTokens, historyBlocks } = reuseGeometry(engine)
+  async function replayHot(hostBlocks: number, { engine, cycles, hotHistory }: ReusePreset) {
+    const { documentTokens, historyBlocks } = reuseGeometry(engine, hotHistory)
     const blocksEach = Math.floor(documentTokens / engine.blockTokens)
     const plan = planReuse({
       ...{ workingSet: 'hot', cycles: cycles.hot, settlingCycles: 0, concurrency: 1 },
@@ -235,9 +245,16 @@ describe('the sizes', () => {
     },
   )
 
-  it('of 8b: blocks of 2 MiB', () => {
-    const { historyBytes, historyBlocks } = reuseGeometry(reusePresets['8b'].engine)
+  it('of 8b: blocks of 2 MiB, and a hot set that fills both tiers', () => {
+    const { engine, hotHistory } = reusePresets['8b']
+    const { historyBytes, historyBlocks, hotHostBlocks, documentTokens } = reuseGeometry(
+      engine,
+      hotHistory,
+    )
     expect(historyBytes / historyBlocks).toBe(2_097_152)
+    const blocksEach = Math.ceil(documentTokens / engine.blockTokens)
+    expect(historyBlocks + hotHostBlocks).toBe(targetCount * blocksEach)
+    expect(hotHostBlocks).toBeGreaterThan(0)
   })
 })
 

@@ -8,6 +8,7 @@ import type { CommandIo } from '../main.ts'
 import { blockCountMax, reuseGeometry } from '../reuse/geometry.ts'
 import { workingSets, type WorkingSet } from '../reuse/plan.ts'
 import {
+  historySizingOf,
   reuseEngine,
   reusePresets,
   type ReusePreset,
@@ -85,7 +86,7 @@ async function reuse(flags: ReuseFlags, io: CommandIo): Promise<number> {
   assertOutputs(request)
   const runs = reuseRuns(await choicesOf(request), {
     ...{ workingSet, withControls, shape: engine },
-    geometry: reuseGeometry(engine),
+    geometry: reuseGeometry(engine, historySizingOf(named, workingSet)),
   })
   const prefixCaching = workingSet === 'capacity-tier' ? 'off' : 'on'
   return runMeasured(request, io, {

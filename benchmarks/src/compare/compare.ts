@@ -94,7 +94,10 @@ function noiseFloorOf(
   again: readonly Trial[],
 ): NoiseFloor {
   return again.length > 0
-    ? repeatedRun(label, pooledMetrics(trials), pooledMetrics(again))
+    ? repeatedRun(
+        label,
+        [...trials, ...again].map((trial) => pooledMetrics([trial])),
+      )
     : splitHalf(label, pooledMetrics(trials))
 }
 

@@ -1,7 +1,9 @@
 /**
  * A-A: how far two measurements of the same configuration lie apart. A difference between connectors
  * below it says nothing. Short presets compare the odd and even requests of one run (`split-half`),
- * long ones two sets of trials (`repeated-run`).
+ * long ones its trials (`repeated-run`): of all ways to part them into two sets of equal size, the one in which
+ * the sets lie farthest apart. One parting alone may be as lucky as a comparison, and would then let half of all
+ * differences without a cause pass for one.
  */
 import { nearestRank } from '../lib/distribution.ts'
 import type { RequestMetrics } from './request-metrics.ts'
@@ -55,6 +57,41 @@ export function compareSets(
   return result
 }
 
+const joined = (sets: readonly Observations[]): Observations =>
+  Object.fromEntries(
+    Object.keys(sets[0] ?? {}).map((name) => [name, sets.flatMap((set) => set[name] ?? [])]),
+  )
+
+/** Index sets of half of `count`, an even number, all with 0: each parting once. */
+function halves(count: number): number[][] {
+  const grow = (chosen: number[], next: number): number[][] => {
+    if (chosen.length === count / 2) return [chosen]
+    if (next === count) return []
+    return [...grow([...chosen, next], next + 1), ...grow(chosen, next + 1)]
+  }
+  return grow([0], 1)
+}
+
+const isFarther = (one: NoiseMetric, other: NoiseMetric | undefined): boolean =>
+  other === undefined || (one.relativeDifference ?? -1) > (other.relativeDifference ?? -1)
+
+/** Observations of each trial of one configuration, an even number of trials. Of each metric the worst parting. */
+export function compareTrials(
+  trials: readonly Observations[],
+  shown: readonly number[] = percents,
+): Record<string, NoiseMetric> {
+  const worst: Record<string, NoiseMetric> = {}
+  for (const half of halves(trials.length)) {
+    const [a, b] = [true, false].map((wanted) =>
+      joined(trials.filter((_, i) => half.includes(i) === wanted)),
+    ) as [Observations, Observations]
+    for (const [name, found] of Object.entries(compareSets(a, b, shown))) {
+      if (isFarther(found, worst[name])) worst[name] = found
+    }
+  }
+  return worst
+}
+
 /** Even and odd ones of what was observed in order, so that both halves cover the whole run. */
 export function halvesOf(observations: Observations): readonly [Observations, Observations] {
   const half = (parity: number): Observations =>
@@ -82,11 +119,10 @@ export function splitHalf(label: string, metrics: readonly RequestMetrics[]): No
   return { method: 'split-half', label, metrics: compareSets(even, odd) }
 }
 
+/** Metrics of each trial, an even number of them. */
 export function repeatedRun(
   label: string,
-  a: readonly RequestMetrics[],
-  b: readonly RequestMetrics[],
+  trials: readonly (readonly RequestMetrics[])[],
 ): NoiseFloor {
-  const metrics = compareSets(observationsOf(a), observationsOf(b))
-  return { method: 'repeated-run', label, metrics }
+  return { method: 'repeated-run', label, metrics: compareTrials(trials.map(observationsOf)) }
 }

@@ -6,7 +6,7 @@ import type { ClusterSpec } from '../compare/cluster.ts'
 import type { TrialContext } from '../compare/cluster-session.ts'
 import type { CompareDependencies } from '../compare/compare.ts'
 import type { Configuration } from '../compare/configuration.ts'
-import { compareSets, halvesOf, type Observations } from '../compare/noise-floor.ts'
+import { compareSets, compareTrials, halvesOf, type Observations } from '../compare/noise-floor.ts'
 import type { EngineShape } from '../compare/presets.ts'
 import type { CompareResult, NoiseFloor, RunEntry } from '../compare/result.ts'
 import { runInTurn, type TrialsInTurn } from '../compare/trials-in-turn.ts'
@@ -68,17 +68,14 @@ export async function measureInTurn<Kind extends string>(
 
 const percents = [50, 95] as const
 
-/** `again` empty: the odd against the even observations of `first`. */
-export function experimentNoise(
-  label: string,
-  first: Observations,
-  again: Observations | null,
-): NoiseFloor {
-  if (again) {
-    return { method: 'repeated-run', label, metrics: compareSets(first, again, percents) }
+/** Observations of each trial of one configuration; of one alone the odd against the even ones. */
+export function experimentNoise(label: string, trials: readonly Observations[]): NoiseFloor {
+  const [only, ...others] = trials
+  if (only !== undefined && others.length === 0) {
+    const [even, odd] = halvesOf(only)
+    return { method: 'split-half', label, metrics: compareSets(even, odd, percents) }
   }
-  const [even, odd] = halvesOf(first)
-  return { method: 'split-half', label, metrics: compareSets(even, odd, percents) }
+  return { method: 'repeated-run', label, metrics: compareTrials(trials, percents) }
 }
 
 export function environmentOf(

@@ -67,8 +67,9 @@ export async function runExperiment<
   const entries = runs.map((run, i) => experiment.entryOf(run, byConfiguration[i] ?? [], context))
   const noiseFloor = experimentNoise(
     first.label,
-    experiment.observationsOf(first, byConfiguration[0] ?? []),
-    again.length > 0 ? experiment.observationsOf(first, again) : null,
+    [...(byConfiguration[0] ?? []), ...again].map((trial) =>
+      experiment.observationsOf(first, [trial]),
+    ),
   )
   // The A-A repeat is judged like the others: a wrong byte there is a wrong byte.
   const repeated = again.length > 0 ? [{ ...first, label: `${first.label} (again)` }] : []

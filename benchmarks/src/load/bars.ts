@@ -1,6 +1,6 @@
 /**
  * The bars of the load experiment: a connector with tickets loses no throughput against pull, and cold arrivals
- * wait no longer than with pull, and less than where P stages a whole snapshot first. Pure.
+ * wait no longer than with pull, nor than where P stages a whole snapshot first, and have their KV sooner. Pure.
  */
 import type { NoiseFloor } from '../compare/result.ts'
 import { atLeast, atMost, below, type Bar } from '../experiments/bar.ts'
@@ -46,15 +46,19 @@ function coldBar(
   )
 }
 
-const snapshotBar = (snapshot: LoadRunEntry, run: LoadRunEntry, statistic: 'p50' | 'p95'): Bar =>
+/**
+ * Staging lies between P's end and the KV on D, so that is where direct handoff has to be shorter. Whether the first
+ * token comes sooner, too, is up to D's steps: a load that ends within one is waited for until its end.
+ */
+const snapshotBar = (snapshot: LoadRunEntry, run: LoadRunEntry): Bar =>
   below(
     {
       subject: run.label,
-      rule: `cold arrivals' TTFT ${statistic} lower than ${snapshot.label}'s`,
-      note: 'ms',
+      rule: `cold arrivals' KV on D, p50, sooner after P's end than ${snapshot.label}'s`,
+      note: "ms, without waiting for D's steps",
     },
-    run.coldArrivalTtftMs[statistic],
-    snapshot.coldArrivalTtftMs[statistic],
+    run.coldPathMs.p50,
+    snapshot.coldPathMs.p50,
   )
 
 /** Empty where no connector with tickets ran, or neither pull nor a snapshot beside it. */
@@ -69,7 +73,12 @@ export function loadBars(runs: readonly LoadRunEntry[], noise: NoiseFloor): Bar[
     return [
       ...(base ? (['c16', 'c32'] as const).map((phase) => throughputBar(base, run, phase)) : []),
       ...(base ? percentiles.map((statistic) => coldBar(base, run, statistic, noise)) : []),
-      ...(snapshot ? percentiles.map((statistic) => snapshotBar(snapshot, run, statistic)) : []),
+      ...(snapshot
+        ? [
+            snapshotBar(snapshot, run),
+            ...percentiles.map((statistic) => coldBar(snapshot, run, statistic, noise)),
+          ]
+        : []),
     ]
   })
 }

@@ -29,6 +29,8 @@ export interface LoadRunEntry extends RunEntry {
   readonly phases: Readonly<Record<LoadStep, LoadPhase>>
   /** From the planned moment. */
   readonly coldArrivalTtftMs: Distribution
+  /** From P's end to the KV on D, without the times at which D's next step is waited for. */
+  readonly coldPathMs: Distribution
   readonly coldBreakdown: Readonly<Record<BreakdownPart, Distribution>>
   readonly coldArrivals: number
   /** Cold arrivals that were sent, and got their first token, while a background request decoded. */

@@ -62,6 +62,14 @@ export function recordsOf(
     .filter(({ planned }) => plan.kindOf(planned.index) === kind)
 }
 
+/** What the connector does between P's end and the KV on D; waiting for a step of D's, before and after, isn't that. */
+const pathParts = ['handOver', 'dispatch', 'post', 'wire'] as const
+
+function pathMs({ breakdown }: RequestMetrics): number | null {
+  if (breakdown === null) return null
+  return pathParts.reduce((sum, part) => sum + (breakdown[part] ?? 0), 0)
+}
+
 export const coldTtfts = (trials: readonly LoadTrial[], plan: LoadPlan): number[] =>
   measured(recordsOf(trials, plan, 'cold'))
     .map(({ ttftMs }) => ttftMs)
@@ -97,6 +105,7 @@ export function createLoadRunEntry(
     role: run.role,
     phases,
     coldArrivalTtftMs: over(coldMetrics, ({ ttftMs }) => ttftMs),
+    coldPathMs: over(coldMetrics, pathMs),
     coldBreakdown: breakdownOver(coldMetrics),
     coldArrivals: cold.length,
     // Each trial by itself: moments of different trials don't compare.

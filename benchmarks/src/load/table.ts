@@ -47,6 +47,7 @@ const coldRows: readonly Row[] = [
     `  ${partTitles[part]}`,
     (run) => pair(run.coldBreakdown[part]),
   ]),
+  ['P’s end → KV on D, less D’s steps', (run) => pair(run.coldPathMs)],
   ['background decode, TPOT', (run) => pair(run.backgroundTpotMs)],
 ]
 

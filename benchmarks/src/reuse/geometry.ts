@@ -5,7 +5,7 @@
  */
 import type { EngineShape } from '../compare/presets.ts'
 import { blockSizeBytes } from '../experiments/budget.ts'
-import type { WorkingSet } from './plan.ts'
+import { targetCount, type WorkingSet } from './plan.ts'
 
 /** As published; only their ratios to the engine's blocks are used. */
 const published = {
@@ -19,6 +19,14 @@ const published = {
   tierBudgetBlocks: 5,
   blockTokens: 16,
 } as const
+
+/**
+ * Of the device history. `published`: by the published ratio to the engine's blocks. `fitted`: with the hot set's
+ * host history it holds that set and nothing else, so that a part of the set lies on the host without having been
+ * displaced. For blocks so large that the writer, in its 10 ms, keeps too little of the one-shot documents to displace
+ * anything.
+ */
+export type HistorySizing = 'published' | 'fitted'
 
 export interface ReuseGeometry {
   /** Of each working set but the capacity tier's. */
@@ -41,17 +49,24 @@ export interface ReuseGeometry {
   readonly tierBudgetBytes: number
 }
 
-export function reuseGeometry(shape: EngineShape): ReuseGeometry {
+export function reuseGeometry(
+  shape: EngineShape,
+  sizing: HistorySizing = 'published',
+): ReuseGeometry {
   const { blockCount, blockTokens } = shape
   const ratio = blockCount / published.engineBlocks
   const sizeBytes = blockSizeBytes(shape)
-  const historyBlocks = Math.floor(published.historyBlocks * ratio)
   const documentBlocks = (published.documentTokens / published.blockTokens) * ratio
+  const hotHostBlocks = Math.floor(published.hotHostBlocks * ratio)
+  const historyBlocks =
+    sizing === 'fitted'
+      ? targetCount * Math.ceil(documentBlocks) - hotHostBlocks
+      : Math.floor(published.historyBlocks * ratio)
   return {
     documentTokens: Math.floor(documentBlocks * blockTokens),
     historyBlocks,
     historyBytes: historyBlocks * sizeBytes,
-    hotHostBlocks: Math.floor(published.hotHostBlocks * ratio),
+    hotHostBlocks,
     documentBytes: documentBlocks * sizeBytes,
     matchedBlocks: blockCount + historyBlocks,
     tierDocumentTokens: Math.floor(published.tierDocumentBlocks * ratio * blockTokens),

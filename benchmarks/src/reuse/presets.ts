@@ -9,6 +9,7 @@
  * full the tiers are. Its steps are longer, because each has to read all of a document's bytes.
  */
 import type { EngineShape } from '../compare/presets.ts'
+import type { HistorySizing } from './geometry.ts'
 import type { WorkingSet } from './plan.ts'
 
 export interface ReusePreset {
@@ -18,6 +19,8 @@ export interface ReusePreset {
   readonly changing: EngineShape
   readonly outputTokens: number
   readonly cycles: Readonly<Record<WorkingSet, number>>
+  /** Of the hot set; others have the published ratios. */
+  readonly hotHistory: HistorySizing
   /** Cycles of the hot set that aren't measured, before those that are; by `settlingCyclesOf`. */
   readonly settlingCycles: number
   /** Each in fresh processes. */
@@ -45,6 +48,7 @@ const quick: ReusePreset = {
   changing: { ...engine, model: 'llama-3.1-8b', kvScale: 8, timeScale: 4, blockCount: 384 },
   outputTokens: 8,
   cycles: { hot: 6, changing: 3, 'capacity-tier': 10 },
+  hotHistory: 'published',
   settlingCycles: 0,
   trials: 1,
   requiresValid: false,
@@ -58,6 +62,7 @@ const full: ReusePreset = {
   outputTokens: 16,
   // 17 cycles of 4 revisits in 3 trials: 204.
   cycles: { hot: 17, changing: 3, 'capacity-tier': 10 },
+  hotHistory: 'published',
   settlingCycles: 0,
   trials: 3,
   requiresValid: true,
@@ -75,8 +80,9 @@ const eightBillion: ReusePreset = {
   // A token takes 0.1 s at this scale.
   outputTokens: 2,
   cycles: { hot: 3, changing: 3, 'capacity-tier': 3 },
+  hotHistory: 'fitted',
   // In its 10 ms the writer gets a part of 62 MiB done, and goes on from there when the document returns.
-  settlingCycles: 5,
+  settlingCycles: 9,
 }
 
 export const reusePresets = { quick, full, '8b': eightBillion } as const
@@ -97,3 +103,6 @@ export const settlingCyclesOf = (
 
 export const reuseEngine = (preset: ReusePreset, workingSet: WorkingSet): EngineShape =>
   workingSet === 'changing' ? preset.changing : preset.engine
+
+export const historySizingOf = (preset: ReusePreset, workingSet: WorkingSet): HistorySizing =>
+  workingSet === 'hot' ? preset.hotHistory : 'published'

@@ -12,7 +12,7 @@ import { reuseBars } from './bars.ts'
 import { counterChecks } from './counter-checks.ts'
 import { documentTokensOf, reuseGeometry } from './geometry.ts'
 import { planReuse, type ReuseStep, type WorkingSet } from './plan.ts'
-import { settlingCyclesOf, type ReusePreset } from './presets.ts'
+import { historySizingOf, settlingCyclesOf, type ReusePreset } from './presets.ts'
 import type { ReuseResult, ReuseRunEntry, ReuseWorkload } from './result.ts'
 import { createReuseRunEntry, observationsOf, valuesOf, type ReuseTrial } from './run-entry.ts'
 import type { ReuseRun } from './runs-of.ts'
@@ -40,7 +40,7 @@ function noiseObservations(run: ReuseRun, trials: readonly ReuseTrial[]): Observ
 
 function workloadOf(options: ReuseOptions, requests: number): ReuseWorkload {
   const { preset, engine, workingSet, runs } = options
-  const geometry = reuseGeometry(engine)
+  const geometry = reuseGeometry(engine, historySizingOf(preset, workingSet))
   return {
     preset: preset.name,
     workingSet,
