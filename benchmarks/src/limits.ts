@@ -58,3 +58,6 @@ export const guard = {
   /** CPU time of the harness's own process tree / (wall time × cores). */
   cpuBusyMax: 0.75,
 } as const
+
+/** Modelled step time / time, per engine: above it requests queue, and small differences multiply. */
+export const utilisationMax = 0.8

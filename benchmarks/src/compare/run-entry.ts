@@ -170,6 +170,7 @@ export function createRunEntry(
     },
     valid: summaries.every((summary) => summary.valid),
     cpuBusy: Math.max(...trials.map((trial) => trial.cpuBusy)),
+    utilisation: engine.highest(summaries.map(({ utilisation }) => utilisation)),
     agent: context.agent,
     transports: [...new Set(ends.flatMap((stats) => stats.transports))].sort(),
     hooks: ends[0]?.hooks ?? '–',
