@@ -33,6 +33,8 @@ export const limits = {
   childReadyTimeoutMs: 180_000,
   /** A child that was asked to end is killed after this. Longer than an engine's own shutdown. */
   childStopTimeoutMs: 8_000,
+  /** A program that says what flags it has. */
+  programHelpTimeoutMs: 30_000,
   /** Lines of a child's stderr kept for a failure report. */
   childLogLinesMax: 80,
   /** Characters of one such line. */

@@ -24,6 +24,7 @@ const inline = {
   connector: 'pull',
   label: 'pull-inline',
   options: { posting: 'inline' },
+  build: null,
   hooks: 'after-launch',
   valid: true,
   utilisation: { producer: 0.2, consumer: 0.8 },
@@ -178,6 +179,40 @@ describe('bars of sending in chunks', () => {
   it('know a scaled model', () => {
     const engine = { ...long.engine, kvScale: 2 }
     expect(named(barsOf([progressive], { ...long, engine }), chunkRule).value).toBe(3)
+  })
+})
+
+describe('bars of this build against another', () => {
+  const build = { name: 'before', commit: null }
+  const before: RunEntry = { ...pull, label: 'pull@before', build }
+
+  it('allow as much as the noise floor, for the same choice only', () => {
+    const noisePath = { a: 1, b: 1.05, relativeDifference: 0.05 }
+    const metrics = { ...noise.metrics, 'criticalPathMs.p50': noisePath }
+    const surroundings = { ...short, noise: { ...noise, metrics } }
+    const worst = { ttftMs: at(55), tpotMs: at(9.18), criticalPathMs: at(12.6) }
+    const runs = [{ ...pull, ...worst }, before, inline, { ...inline, hooks: 'additive', build }]
+    const bars = barsOf(runs, surroundings)
+    expect(bars.map(({ subject, rule }) => `${subject}: ${rule}`)).toEqual([
+      "pull: TTFT p50 not worse than pull@before's beyond noise",
+      "pull: TPOT p50 not worse than pull@before's beyond noise",
+      "pull: KV critical path p50 not worse than pull@before's beyond noise",
+    ])
+    expect(verdictsOf(bars)).toEqual(['held'])
+    const worse = { ttftMs: at(55.1), tpotMs: at(9.19), criticalPathMs: at(12.61) }
+    const missed = barsOf([{ ...pull, ...worse }, before], surroundings)
+    expect(verdictsOf(missed)).toEqual(['missed'])
+    const busy = { ...before, utilisation: { producer: 0.9, consumer: 0.1 } }
+    expect(verdictsOf(barsOf([pull, busy], surroundings))).toEqual(['not-judged'])
+  })
+
+  it('do not judge the other one, and compare push with no pull of it', () => {
+    const old = { ...push, label: 'push@before', build, pathLessWireMs: at(5) }
+    const bars = barsOf([push, old, before])
+    expect(bars.map(({ subject }) => subject)).toEqual(['push', 'push', 'push', 'push'])
+    expect(bars.map(({ rule }) => rule)).toContain(
+      "TTFT p50 not worse than push@before's beyond noise",
+    )
   })
 })
 

@@ -7,8 +7,9 @@ import { fileURLToPath } from 'node:url'
 import { main } from '../src/main.ts'
 import type { CompareResult } from '../src/compare/result.ts'
 
-const fixture = (name: string): string =>
-  fileURLToPath(new URL(`fixtures/${name}`, import.meta.url))
+export const fixtureUrl = (name: string): string =>
+  new URL(`fixtures/${name}`, import.meta.url).href
+const fixture = (name: string): string => fileURLToPath(fixtureUrl(name))
 
 export const fakeConnector = new URL('fixtures/fake-connector.mjs', import.meta.url).href
 /** Knows the options of a history; its label is `keeper`. */

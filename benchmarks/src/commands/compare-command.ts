@@ -4,6 +4,8 @@
  */
 import type { Command } from 'commander'
 import { runCompare } from '../compare/compare.ts'
+import { besideBuild } from '../compare/configuration.ts'
+import { readBuild } from '../compare/other-build.ts'
 import { renderResult } from '../compare/table.ts'
 import type { CommandIo } from '../main.ts'
 import { parseCompareFlags, type CompareFlags } from './compare-options.ts'
@@ -23,7 +25,9 @@ oracle's, unverified KV; in "full" also a missed bar or a point outside the over
 async function compare(flags: CompareFlags, io: CommandIo): Promise<number> {
   const request = parseCompareFlags(flags)
   assertOutputs(request)
-  const configurations = await configurationsOf(request)
+  const own = await configurationsOf(request)
+  const configurations =
+    request.against === null ? own : besideBuild(own, readBuild(request.against))
   const { preset, seed, prefixCaching } = request
   return runMeasured(request, io, {
     schema: 'compare',
@@ -73,6 +77,7 @@ export function addCompareCommand(
     .option('--keep-logs <dir>', "keep each process's log and who ran where")
     .option('--engine-bin <script>', 'run this instead of the installed kvferry-engine')
     .option('--router-bin <script>', 'run this instead of the installed kvferry-router')
+    .option('--against <dir>', "another checkout, built: run its programs beside this one's")
     .option('--debug-endpoints', 'start the engines with their debug endpoints (tests)')
     .addHelpText('after', example)
     .action(async (flags: CompareFlags) => finish(await compare(flags, io)))

@@ -41,6 +41,7 @@ export interface CompareFlags {
   readonly routerBin?: string
   readonly debugEndpoints?: boolean
   readonly devices?: string
+  readonly against?: string
 }
 
 export interface CompareRequest {
@@ -59,6 +60,8 @@ export interface CompareRequest {
   readonly routerBin: string | null
   readonly debugEndpoints: boolean
   readonly devices: Devices | null
+  /** Another checkout of this project, to run beside this one. */
+  readonly against: string | null
 }
 
 function parseAgent(flags: CompareFlags): CompareRequest['agent'] {
@@ -136,6 +139,12 @@ function parsePreset(flags: CompareFlags): Preset {
   }
 }
 
+function parseAgainst({ against, agent, demo }: CompareFlags): string | null {
+  if (against === undefined) return null
+  if (agent !== 'memory' && !demo) return against
+  throw new UsageError(`--against ${against}: another build runs in processes of its own, over NIXL`)
+}
+
 /** @throws UsageError. */
 export function parseCompareFlags(flags: CompareFlags): CompareRequest {
   return {
@@ -154,5 +163,6 @@ export function parseCompareFlags(flags: CompareFlags): CompareRequest {
     routerBin: flags.routerBin ?? null,
     debugEndpoints: flags.debugEndpoints === true,
     devices: parseDevices(flags.devices),
+    against: parseAgainst(flags),
   }
 }

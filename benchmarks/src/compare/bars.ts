@@ -1,6 +1,6 @@
 /**
- * The bars of a comparison: what push gains over pull and may not lose, and what sending in chunks gains over
- * sending at the end. Each speaks of one run, or of two that differ in nothing else. Pure.
+ * The bars of a comparison: what push gains over pull and may not lose, what sending in chunks gains over
+ * sending at the end, and that this build is no worse than another. Each speaks of one run, or of two that differ in nothing else. Pure.
  */
 import { resolveModel } from '@kvferry/reference-engine'
 import { atMost, below, unlessInvalid, withoutVerdict, type Bar } from '../experiments/bar.ts'
@@ -64,8 +64,12 @@ function judged(
   return reasons.reduce(withoutVerdict, unlessInvalid(bars, runs))
 }
 
-type Latency = 'ttftMs' | 'tpotMs'
-const latencyNames = { ttftMs: 'TTFT', tpotMs: 'TPOT' } as const
+const latencyNames = {
+  ttftMs: 'TTFT',
+  tpotMs: 'TPOT',
+  criticalPathMs: 'KV critical path',
+} as const
+type Latency = keyof typeof latencyNames
 
 function noWorseBar(other: RunEntry, run: RunEntry, metric: Latency, noise: NoiseFloor): Bar {
   const spread = noise.metrics[`${metric}.p50`]?.relativeDifference ?? null
@@ -203,6 +207,29 @@ function pushBars(
   ]
 }
 
-/** Empty where push didn't run. */
-export const compareBars = (runs: readonly RunEntry[], surroundings: BarSurroundings): Bar[] =>
-  runs.filter(isPush).flatMap((run) => pushBars(run, runs, surroundings))
+const isSameChoice = (a: RunEntry, b: RunEntry): boolean =>
+  a.connector === b.connector &&
+  a.hooks === b.hooks &&
+  JSON.stringify(a.options) === JSON.stringify(b.options)
+
+/** The same by another build's programs, where those ran beside it. */
+function buildBars(
+  run: RunEntry,
+  runs: readonly RunEntry[],
+  surroundings: BarSurroundings,
+): Bar[] {
+  const other = runs.find((each) => each.build !== null && isSameChoice(each, run))
+  if (!other) return []
+  const metrics = ['ttftMs', 'tpotMs', 'criticalPathMs'] as const
+  const bars = metrics.map((metric) => noWorseBar(other, run, metric, surroundings.noise))
+  return judged(bars, [other, run], surroundings)
+}
+
+/** Empty where neither push ran nor another build. Another build's runs are measured against, and not judged. */
+export function compareBars(runs: readonly RunEntry[], surroundings: BarSurroundings): Bar[] {
+  const own = runs.filter(({ build }) => build === null)
+  return [
+    ...own.filter(isPush).flatMap((run) => pushBars(run, own, surroundings)),
+    ...own.flatMap((run) => buildBars(run, runs, surroundings)),
+  ]
+}

@@ -55,6 +55,8 @@ export interface RunEntry {
     readonly concurrency: number
   }
   readonly options: Readonly<Record<string, unknown>>
+  /** Another checkout's programs; null: this one's. */
+  readonly build: { readonly name: string; readonly commit: string | null } | null
   readonly valid: boolean
   readonly stepOverrunMs: number
   readonly cpuBusy: number
