@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { readBuild } from '../src/compare/other-build.ts'
+import type { RequestMetrics } from '../src/compare/request-metrics.ts'
 import { over } from '../src/compare/run-entry.ts'
 import { compareFakes, fakeConnector, fixtureUrl, runCommand } from './fake-programs.ts'
 
@@ -80,7 +81,7 @@ describe('compare --against', () => {
   })
 
   it('takes what the other build does not say for not observed', () => {
-    const { count, p50 } = over([{}, {}] as never[], (metrics) => Number(metrics['absent']))
+    const { count, p50 } = over([{} as RequestMetrics], () => Number.NaN)
     expect({ count, p50 }).toEqual({ count: 0, p50: null })
   })
 
