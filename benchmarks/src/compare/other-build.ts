@@ -38,8 +38,9 @@ function readProgram(directory: string, path: string): Program {
     })
     return { script, canStopOnStdinEnd: help.includes('--stop-on-stdin-end') }
   } catch (error) {
-    const [first] = (error as Error).message.split('\n')
-    return refuse(`${path} doesn't run: ${first}`)
+    // Of a stack, the line that says what is wrong.
+    const lines = (error as Error).message.split('\n')
+    return refuse(`${path} doesn't run: ${lines.find((line) => /Error\b/.test(line)) ?? lines[0]}`)
   }
 }
 
