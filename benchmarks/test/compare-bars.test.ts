@@ -1,17 +1,20 @@
-/** Each bar of `compare` alone: what holds it, what misses it, what leaves it open; and the command that shows them. */
-import { describe, expect, it, vi } from 'vitest'
+/** Each bar of `compare` alone: what holds it, what misses it, what leaves it open; and where they are shown. */
+import { createSystemClock } from '@kvferry/runtime'
+import { describe, expect, it } from 'vitest'
+import { parseConnectorList } from '../src/commands/connector-list.ts'
 import { compareBars, type BarSurroundings } from '../src/compare/bars.ts'
-import type { NoiseFloor, RunEntry } from '../src/compare/result.ts'
+import { runCompare } from '../src/compare/compare.ts'
+import { resolveConfigurations } from '../src/compare/configuration.ts'
+import { presets } from '../src/compare/presets.ts'
+import { processClusters } from '../src/compare/process-cluster.ts'
+import type { CompareResult, NoiseFloor, RunEntry } from '../src/compare/result.ts'
+import { renderResult } from '../src/compare/table.ts'
 import { createDistribution } from '../src/lib/distribution.ts'
-import type * as Limits from '../src/limits.ts'
+import { silentProgress } from '../src/lib/progress.ts'
+import { assertMatchesSchema } from '../src/lib/result-schema.ts'
+import { renderCompareReport } from '../src/report/compare-report.ts'
 import type { Bar } from '../src/experiments/bar.ts'
-import { compareFakes, fakeBins, runCommand, shortLoad } from './fake-programs.ts'
-
-/** The share of the CPU is this machine's, not the fakes': engine-summary.test.ts has its rule. */
-vi.mock('../src/limits.ts', async (importOriginal) => {
-  const actual = await importOriginal<typeof Limits>()
-  return { ...actual, guard: { ...actual.guard, cpuBusyMax: Infinity } }
-})
+import { fakePaths } from './fake-programs.ts'
 
 const at = (value: number) => createDistribution([value])
 const blocked = (descriptors: number, copy: number) => ({
@@ -242,26 +245,56 @@ describe('bars are left open', () => {
   })
 })
 
-describe('the command', () => {
-  const connectors = ['--connectors', 'pull:posting=inline,push']
+describe('a comparison', () => {
+  const { signal } = new AbortController()
 
-  it('warns of a missed bar, and writes all of them down', async () => {
-    const { exitCode, result, stderr } = await compareFakes(null, connectors)
-    expect(exitCode, stderr).toBe(0)
-    expect(result?.bars).toHaveLength(9)
-    const missed = result?.bars.filter(({ verdict }) => verdict === 'missed') ?? []
-    // Both fakes are the same program, so nothing is five times as fast.
+  /** Of two fakes that are the same program. With cores to spare: the share of the CPU is this machine's. */
+  async function compareAlike(connectors: string): Promise<CompareResult> {
+    const configurations = await resolveConfigurations({
+      connectors: parseConnectorList(connectors),
+      ...{ posting: 'inline', options: {}, hooks: ['after-launch'] },
+    })
+    return runCompare(
+      {
+        preset: { ...presets.quick, requestCount: 20, qps: 400 },
+        ...{ seed: 1, configurations, agent: 'nixl', prefixCaching: 'off', nixl: null },
+        deviceTier: 'none',
+      },
+      {
+        ...{ clock: createSystemClock(), progress: silentProgress, signal, cores: 1_000 },
+        startCluster: processClusters({
+          ...{ engineBin: fakePaths.engine, routerBin: fakePaths.router, logDirectory: null },
+          debugEndpoints: false,
+        }),
+      },
+    )
+  }
+
+  it('warns of a missed bar, writes all of them down, and shows them', async () => {
+    const result = await compareAlike('pull,push')
+    assertMatchesSchema('compare', result)
+    expect(result.bars).toHaveLength(9)
+    const missed = result.bars.filter(({ verdict }) => verdict === 'missed')
+    // Nothing is five times as fast as itself.
     expect(missed.length).toBeGreaterThanOrEqual(3)
-    expect(result?.verdict.warnings).toHaveLength(missed.length)
-    expect(stderr).toMatch(/push: bar missed: prefill's end → first post.*limit 0\.2; .* ms of /)
+    const { ok, warnings } = result.verdict
+    expect(ok).toBe(true)
+    expect(warnings).toHaveLength(missed.length)
+    const rule = "push: bar missed: prefill's end → first post"
+    expect(warnings).toContainEqual(expect.stringContaining(rule))
+    const text = renderResult(result)
+    expect(text).toMatch(/MISSED +push: prefill's end → first post/)
+    expect(text).toMatch(/P \/ D busy, % +│ – \/ \d+\.\d +│ \d+\.\d \/ \d+\.\d +│/)
+    expect(text).toContain(`warning: ${rule}`)
+    expect(renderCompareReport(result)).toMatch(/<h2>Bars<\/h2>/)
   })
 
-  it('prints them, or why there are none', async () => {
-    const compare = (...args: string[]) => runCommand(['compare', ...fakeBins, ...shortLoad, ...args])
-    const judged = await compare(...connectors)
-    expect(judged.stdout).toMatch(/MISSED +push: prefill's end → first post/)
-    expect(judged.stdout).toMatch(/P \/ D busy, % +│ – \/ \d+\.\d +│ \d+\.\d \/ \d+\.\d +│/)
-    const { stdout } = await compare('--connectors', 'pull:posting=inline')
-    expect(stdout).toContain('No bars to judge')
+  it('says why there are no bars where there are none', async () => {
+    const result = await compareAlike('pull')
+    expect(result.bars).toEqual([])
+    expect(renderResult(result)).toContain('No bars to judge')
+    const html = renderCompareReport(result)
+    expect(html).toContain('No bars to judge')
+    expect(html).not.toContain('<h2>Bars</h2>')
   })
 })

@@ -15,9 +15,13 @@ export const fakeConnector = new URL('fixtures/fake-connector.mjs', import.meta.
 /** Knows the options of a history; its label is `keeper`. */
 export const fakeHistoryConnector = new URL('fixtures/fake-history-connector.mjs', import.meta.url)
   .href
+export const fakePaths = {
+  engine: fixture('fake-engine.mjs'),
+  router: fixture('fake-router.mjs'),
+}
 export const fakeBins = [
-  ...['--engine-bin', fixture('fake-engine.mjs')],
-  ...['--router-bin', fixture('fake-router.mjs')],
+  ...['--engine-bin', fakePaths.engine],
+  ...['--router-bin', fakePaths.router],
 ]
 export const fakeProgramFlags = ['--connectors', fakeConnector, ...fakeBins]
 

@@ -94,7 +94,9 @@ describe('compare --against', () => {
     writeCheckout()
     writeFileSync(join(folder, 'packages/router/bin/kvferry-router.mjs'), "import './none.mjs'")
     const broken = await compare()
-    expect(broken.stderr).toMatch(/kvferry-router.mjs doesn't run: Error.*none\.mjs.*; build that checkout/)
+    expect(broken.stderr).toMatch(
+      /kvferry-router.mjs doesn't run: Error.*none\.mjs.*; build that checkout/,
+    )
     expect(broken.stderr.trimEnd().split('\n')).toHaveLength(1)
     expect(broken.exitCode).toBe(2)
     const memory = await compare('--agent', 'memory')

@@ -88,7 +88,12 @@ describe('report on the files of a sweep', () => {
       const content = { completed: 10, duration: 1, mean_ttft_ms: 5 }
       writeFileSync(at(`vllm/fake_${point}_out16_iter1.json`), JSON.stringify(content))
     }
-    const { exitCode, stdout, stderr } = await chart('--results-dir', at('vllm'), '--metric', 'ttft')
+    const { exitCode, stdout, stderr } = await chart(
+      '--results-dir',
+      at('vllm'),
+      '--metric',
+      'ttft',
+    )
     expect(exitCode, stderr).toBe(0)
     for (const words of ['fake, 400/s', 'fake-inline, 400/s', 'fake (vLLM), 400/s']) {
       expect(stdout).toContain(words)

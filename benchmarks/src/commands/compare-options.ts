@@ -142,7 +142,9 @@ function parsePreset(flags: CompareFlags): Preset {
 function parseAgainst({ against, agent, demo }: CompareFlags): string | null {
   if (against === undefined) return null
   if (agent !== 'memory' && !demo) return against
-  throw new UsageError(`--against ${against}: another build runs in processes of its own, over NIXL`)
+  throw new UsageError(
+    `--against ${against}: another build runs in processes of its own, over NIXL`,
+  )
 }
 
 /** @throws UsageError. */

@@ -117,12 +117,7 @@ function parseGrid(flags: SweepFlags, grid: Grid): Grid {
 }
 
 type Counted =
-  | 'kvScale'
-  | 'blockSize'
-  | 'numBlocks'
-  | 'maxNumSeqs'
-  | 'maxNumBatchedTokens'
-  | 'maxModelLen'
+  'kvScale' | 'blockSize' | 'numBlocks' | 'maxNumSeqs' | 'maxNumBatchedTokens' | 'maxModelLen'
 const flagNames = {
   kvScale: 'kv-scale',
   blockSize: 'block-size',

@@ -187,11 +187,7 @@ function criticalBytesBar(run: RunEntry, { promptTokens, engine }: BarSurroundin
   )
 }
 
-function pushBars(
-  run: RunEntry,
-  runs: readonly RunEntry[],
-  surroundings: BarSurroundings,
-): Bar[] {
+function pushBars(run: RunEntry, runs: readonly RunEntry[], surroundings: BarSurroundings): Bar[] {
   const alike = runs.filter((other) => isAlike(other, run))
   const pulls = [true, false].flatMap(
     (wanted) => alike.find((other) => isPull(other) && isInline(other) === wanted) ?? [],
@@ -201,7 +197,9 @@ function pushBars(
   const atEnd =
     plain && isProgressive(run) ? [noWorseBar(plain, run, 'ttftMs', surroundings.noise)] : []
   return [
-    ...pulls.flatMap((pull) => judged(pullBars(pull, run, surroundings), [pull, run], surroundings)),
+    ...pulls.flatMap((pull) =>
+      judged(pullBars(pull, run, surroundings), [pull, run], surroundings),
+    ),
     ...judged(alone, [run], surroundings),
     ...judged(atEnd, plain ? [plain, run] : [], surroundings),
   ]
@@ -213,11 +211,7 @@ const isSameChoice = (a: RunEntry, b: RunEntry): boolean =>
   JSON.stringify(a.options) === JSON.stringify(b.options)
 
 /** The same by another build's programs, where those ran beside it. */
-function buildBars(
-  run: RunEntry,
-  runs: readonly RunEntry[],
-  surroundings: BarSurroundings,
-): Bar[] {
+function buildBars(run: RunEntry, runs: readonly RunEntry[], surroundings: BarSurroundings): Bar[] {
   const other = runs.find((each) => each.build !== null && isSameChoice(each, run))
   if (!other) return []
   const metrics = ['ttftMs', 'tpotMs', 'criticalPathMs'] as const

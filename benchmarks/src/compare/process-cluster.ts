@@ -111,7 +111,9 @@ function programOf(
   own: string | null,
   installed: () => string,
 ): Program {
-  return spec.configuration?.build?.[kind] ?? { script: own ?? installed(), canStopOnStdinEnd: true }
+  return (
+    spec.configuration?.build?.[kind] ?? { script: own ?? installed(), canStopOnStdinEnd: true }
+  )
 }
 
 const stopFlag = ({ canStopOnStdinEnd }: Program): string[] =>

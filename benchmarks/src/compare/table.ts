@@ -158,7 +158,8 @@ export function workloadText({ workload, environment }: CompareResult): string {
   )
 }
 
-export const noBarsText = 'No bars to judge: they are about push, or another build, and neither ran.'
+export const noBarsText =
+  'No bars to judge: they are about push, or another build, and neither ran.'
 
 export function renderResult(result: CompareResult): string {
   const { verdict, environment } = result

@@ -41,7 +41,11 @@ test('one point with pull, push and push in chunks: the same texts and bytes, al
   ])
   expect(exitCode, output).toBe(0)
   const files = names.map((name) => `${name}_qps8_in256_out4_iter1.json`)
-  expect(readdirSync(folder).filter((name) => name.endsWith('.json')).sort()).toEqual([...files].sort())
+  expect(
+    readdirSync(folder)
+      .filter((name) => name.endsWith('.json'))
+      .sort(),
+  ).toEqual([...files].sort())
   const points = files.map((name) => JSON.parse(readFileSync(join(folder, name), 'utf8')) as Point)
   const [first] = points
   for (const { completed, kvferry } of points) {
