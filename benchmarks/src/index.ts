@@ -6,12 +6,14 @@
 export { runCompare, type CompareDependencies, type CompareOptions } from './compare/compare.ts'
 export type { Cluster, ClusterEngine, ClusterSpec, StartCluster } from './compare/cluster.ts'
 export {
+  besideBuild,
   resolveConfigurations,
   type Configuration,
   type ConfigurationRequest,
   type ConnectorChoice,
   type Hooks,
 } from './compare/configuration.ts'
+export { readBuild, type Build } from './compare/other-build.ts'
 export { presets, type EngineShape, type Preset, type PresetName } from './compare/presets.ts'
 export { processClusters, type ProcessClusterOptions } from './compare/process-cluster.ts'
 export type { CompareResult, NoiseFloor, RunEntry, Workload } from './compare/result.ts'

@@ -33,6 +33,8 @@ export const limits = {
   childReadyTimeoutMs: 180_000,
   /** A child that was asked to end is killed after this. Longer than an engine's own shutdown. */
   childStopTimeoutMs: 8_000,
+  /** A program that says what flags it has. */
+  programHelpTimeoutMs: 30_000,
   /** Lines of a child's stderr kept for a failure report. */
   childLogLinesMax: 80,
   /** Characters of one such line. */
@@ -58,3 +60,6 @@ export const guard = {
   /** CPU time of the harness's own process tree / (wall time × cores). */
   cpuBusyMax: 0.75,
 } as const
+
+/** Modelled step time / time, per engine: above it requests queue, and small differences multiply. */
+export const utilisationMax = 0.8

@@ -137,6 +137,12 @@ describe('compare, used wrongly: exit 2 and one line', () => {
     [['--preset', 'slow'], /--preset slow: use one of quick, full/],
     [['--requests', '0'], /--requests 0: use a number from 1/],
     [['--requests', '1.5'], /--requests 1.5: use a whole number/],
+    [['--input-tokens', '0'], /--input-tokens 0: use a number from 1/],
+    [['--max-num-batched-tokens', '0'], /--max-num-batched-tokens 0: use a number from 1/],
+    [
+      ['--input-tokens', '600', '--max-model-len', '615'],
+      /--max-model-len 615: prompts of 600 tokens and 16 of output exceed it; raise it/,
+    ],
     [['--seed', 'x'], /--seed x/],
     [['--agent', 'auto'], /--agent auto is for --demo only/],
     [['--devices', 'gpu0'], /--devices gpu0: use cpu or cuda:N/],

@@ -1,9 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import type { EngineStats } from '@kvferry/reference-engine'
 import {
+  highest,
   isTrialValid,
   overrunShareOf,
   perSide,
+  utilisationOf,
   verificationOf,
 } from '../src/compare/engine-summary.ts'
 import type { EngineObservation } from '../src/compare/cluster-session.ts'
@@ -50,6 +52,30 @@ describe('overrun guard', () => {
   it('refuses a machine that is too busy', () => {
     expect(isTrialValid(trial([fine], 0.75))).toBe(true)
     expect(isTrialValid(trial([fine], 0.76))).toBe(false)
+  })
+})
+
+describe('utilisation', () => {
+  const [producer, consumer] = [
+    engine('producer', { modelledMs: 350 }),
+    engine('consumer', { modelledMs: 900 }),
+  ]
+  const measured = { startedAtMs: 5_000, endedAtMs: 6_000 }
+  const busy = { ...trial([producer, consumer]), measured } as Trial
+
+  it('is the share of the measured phase that modelled steps took', () => {
+    expect(utilisationOf(busy)).toEqual({ producer: 0.25, consumer: 0.8 })
+    expect(utilisationOf({ ...busy, engines: [consumer] }).producer).toBeNull()
+  })
+
+  it('of several trials is the worst of each side', () => {
+    const trials = [
+      { producer: 0.25, consumer: 0.8 },
+      { producer: 0.4, consumer: 0.1 },
+      { producer: null, consumer: 0.2 },
+    ]
+    expect(highest(trials)).toEqual({ producer: 0.4, consumer: 0.8 })
+    expect(highest([{ producer: null, consumer: 0.2 }]).producer).toBeNull()
   })
 })
 

@@ -7,16 +7,21 @@ import { fileURLToPath } from 'node:url'
 import { main } from '../src/main.ts'
 import type { CompareResult } from '../src/compare/result.ts'
 
-const fixture = (name: string): string =>
-  fileURLToPath(new URL(`fixtures/${name}`, import.meta.url))
+export const fixtureUrl = (name: string): string =>
+  new URL(`fixtures/${name}`, import.meta.url).href
+const fixture = (name: string): string => fileURLToPath(fixtureUrl(name))
 
 export const fakeConnector = new URL('fixtures/fake-connector.mjs', import.meta.url).href
 /** Knows the options of a history; its label is `keeper`. */
 export const fakeHistoryConnector = new URL('fixtures/fake-history-connector.mjs', import.meta.url)
   .href
+export const fakePaths = {
+  engine: fixture('fake-engine.mjs'),
+  router: fixture('fake-router.mjs'),
+}
 export const fakeBins = [
-  ...['--engine-bin', fixture('fake-engine.mjs')],
-  ...['--router-bin', fixture('fake-router.mjs')],
+  ...['--engine-bin', fakePaths.engine],
+  ...['--router-bin', fakePaths.router],
 ]
 export const fakeProgramFlags = ['--connectors', fakeConnector, ...fakeBins]
 

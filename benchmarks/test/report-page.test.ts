@@ -2,13 +2,13 @@
  * The reports as a person opens them: in a browser, from disk, offline. No errors, nothing fetched, every
  * panel drawn, and the words that make the numbers believable.
  */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { browserPath, launchBrowser, whyNoBrowser } from './browser.ts'
+import { browserPath, isBrowserOptional, launchBrowser, whyNoBrowser } from './browser.ts'
 import {
   fakeBins,
   fakeConnector,
@@ -65,7 +65,44 @@ it('is one file without scripts that names no other', () => {
   }
 })
 
-describe.skipIf(browserPath === null)(`in Chromium${whyNoBrowser}`, () => {
+describe('report on the files of a sweep', () => {
+  const chart = (...args: string[]) =>
+    runCommand(['report', '--results-dir', at('results'), ...args, '--svg', '-'])
+
+  it.each([
+    ['ttft', 'Time to first token'],
+    ['tpot', 'Time per output token'],
+  ])('draws each mode and rate for %s', async (metric, title) => {
+    const { exitCode, stdout, stderr } = await chart('--metric', metric)
+    expect(exitCode, stderr).toBe(0)
+    const hollow = 'mean, 16 output tokens; hollow = outside the overrun guard'
+    const lines = ['fake, 200/s', 'fake, 400/s', 'fake-inline, 200/s', 'fake-inline, 400/s']
+    for (const words of [title, hollow, ...lines]) expect(stdout).toContain(words)
+    // Two lengths on each of four lines.
+    expect(stdout.match(/ecmeta_ssr_type="chart"/g)).toHaveLength(8)
+  })
+
+  it("draws vLLM's files of the same mode beside them, by another name", async () => {
+    mkdirSync(at('vllm'))
+    for (const point of ['qps200_in16', 'qps200_in32', 'qps400_in16', 'qps400_in32']) {
+      const content = { completed: 10, duration: 1, mean_ttft_ms: 5 }
+      writeFileSync(at(`vllm/fake_${point}_out16_iter1.json`), JSON.stringify(content))
+    }
+    const { exitCode, stdout, stderr } = await chart(
+      '--results-dir',
+      at('vllm'),
+      '--metric',
+      'ttft',
+    )
+    expect(exitCode, stderr).toBe(0)
+    for (const words of ['fake, 400/s', 'fake-inline, 400/s', 'fake (vLLM), 400/s']) {
+      expect(stdout).toContain(words)
+    }
+    expect(stdout.match(/ecmeta_ssr_type="chart"/g)).toHaveLength(12)
+  })
+})
+
+describe.skipIf(isBrowserOptional && browserPath === null)(`in Chromium${whyNoBrowser}`, () => {
   let browser: Browser
   beforeAll(async () => {
     browser = await launchBrowser()

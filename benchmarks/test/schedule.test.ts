@@ -45,6 +45,21 @@ describe('createSchedule', () => {
     }
   })
 
+  it('has one length where one was asked for, but for the burst, and three in four stream', () => {
+    const engine = { blockTokens: 16, maxModelLen: 2_064 }
+    const options = { ...quick, ...engine, inputTokens: 2_048, random: createSeededRandom(1) }
+    const schedule = createSchedule(options)
+    for (const phase of ['warm-up', 'measured']) {
+      const requests = schedule.filter((planned) => planned.phase === phase)
+      expect(new Set(requests.map(({ prompt }) => prompt.length))).toEqual(new Set([2_048]))
+    }
+    const streamed = measured(schedule).filter(({ isStream }) => isStream)
+    expect(streamed).toHaveLength((quick.requestCount * 3) / 4)
+    const burst = schedule.filter(({ phase }) => phase === 'burst')
+    expect(burst.map(({ prompt }) => prompt.length)).toEqual(expect.arrayContaining([1, 2_048]))
+    expect(() => createSchedule({ ...options, inputTokens: 2_049 })).toThrow(/prompt of 2049/)
+  })
+
   it('has printable ASCII prompts that fit', () => {
     for (const { prompt, outputTokens } of scheduleOf(1)) {
       expect(prompt).toMatch(/^[\x20-\x7e]+$/)

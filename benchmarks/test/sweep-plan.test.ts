@@ -132,10 +132,15 @@ describe('conditions', () => {
 describe('sweep flags', () => {
   it('override the preset', () => {
     const { preset } = parseSweepFlags(
-      flags({ qps: '0.5,1', inputLens: '128,1k', maxModelLen: '2048', kvScale: '2' }),
+      flags({
+        ...{ qps: '0.5,1', inputLens: '128,1k', maxModelLen: '2048', kvScale: '2' },
+        maxNumBatchedTokens: '256',
+      }),
     )
     expect(preset.grid).toMatchObject({ qps: [0.5, 1], inputTokens: [128, 1_024] })
-    expect(preset.engine).toMatchObject({ kvScale: 2, maxModelLen: 2_048 })
+    expect(preset.engine).toMatchObject({
+      ...{ kvScale: 2, maxModelLen: 2_048, maxNumBatchedTokens: 256 },
+    })
   })
 
   it('take servers by URL, alone unless connectors are named too', () => {
@@ -155,6 +160,7 @@ describe('sweep flags', () => {
     [{ inputLens: '2k' }, /2064 tokens with the output exceed --max-model-len 1024/],
     [{ numBlocks: '8' }, /--num-blocks 8: blocks of 16 tokens hold 128/],
     [{ blockSize: '2048' }, /--block-size 2048: use a number from 1 to 1024/],
+    [{ maxNumBatchedTokens: '0' }, /--max-num-batched-tokens 0: use a number from 1/],
     [{ maxNumSeqs: '2000' }, /--max-num-seqs 2000: use a number from 1 to 1024/],
     [{ url: ['http://x'] }, /--url http:\/\/x: write LABEL=URL/],
     [{ url: ['a=ftp://x'] }, /--url a=ftp/],

@@ -102,6 +102,19 @@ describe('a sweep of two configurations', () => {
   })
 })
 
+it('goes through the grid point by point, each point with every configuration in turn', async () => {
+  const grid = ['--input-lens', '16,32', '--requests', '4']
+  const { exitCode, stderr } = await sweepFakes('turns', grid)
+  expect(exitCode, stderr).toBe(0)
+  const started = [...stderr.matchAll(/^(\S+): starting$/gm)].map(([, name]) => name)
+  expect(started).toEqual([
+    'fake_qps400_in16_out16_iter1',
+    'fake-inline_qps400_in16_out16_iter1',
+    'fake_qps400_in32_out16_iter1',
+    'fake-inline_qps400_in32_out16_iter1',
+  ])
+})
+
 describe('a sweep where something goes wrong', () => {
   const one = ['--connectors', `${fakeConnector}:posting=background`]
   const withFault = async (fault: string, results: string, args: readonly string[] = []) => {

@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { RunEntry } from '../src/compare/result.ts'
 import { judge } from '../src/compare/verdict.ts'
+import { atMost } from '../src/experiments/bar.ts'
 
 const good = {
   label: 'pull',
@@ -19,7 +20,7 @@ const good = {
 const oracle: RunEntry = { ...good, label: 'oracle' }
 
 const verdictOf = (bad: Partial<RunEntry>, requiresValid = false) =>
-  judge([oracle, { ...good, ...bad }], requiresValid)
+  judge([oracle, { ...good, ...bad }], [], requiresValid)
 
 describe('judge', () => {
   it('is content with a good run', () => {
@@ -43,7 +44,7 @@ describe('judge', () => {
 
   it('fails when the oracle itself failed', () => {
     const failing = { ...oracle, failed: 1, errors: ['HTTP 500'] }
-    expect(judge([failing, good], false).ok).toBe(false)
+    expect(judge([failing, good], [], false).ok).toBe(false)
   })
 
   it('warns of an invalid point, or fails where validity is required', () => {
@@ -54,5 +55,13 @@ describe('judge', () => {
     const refused = verdictOf(invalid, true)
     expect(refused.ok).toBe(false)
     expect(refused.warnings).toEqual([])
+  })
+
+  it('warns of a missed bar, or fails where validity is required', () => {
+    const bars = [atMost({ subject: 'push', rule: 'fast', note: 'ms' }, 2, 1)]
+    const text = 'push: bar missed: fast (2, limit 1; ms)'
+    const warned = judge([oracle, good], bars, false)
+    expect(warned).toEqual({ ok: true, failures: [], warnings: [text] })
+    expect(judge([oracle, good], bars, true)).toEqual({ ok: false, failures: [text], warnings: [] })
   })
 })

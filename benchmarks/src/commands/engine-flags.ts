@@ -12,6 +12,7 @@ export const engineRanges = {
   'time-scale': { min: 0.01, max: 1_000 },
   'block-size': { min: 1, max: engineLimits.blockTokensMax },
   'num-blocks': { min: 1, max: engineLimits.blockCountMax },
+  'max-num-batched-tokens': { min: 1, max: engineLimits.maxModelLenMax },
   'max-num-seqs': { min: 1, max: engineLimits.maxNumSeqsMax },
   'max-model-len': { min: 2, max: engineLimits.maxModelLenMax },
 } as const satisfies Readonly<Record<string, Range>>

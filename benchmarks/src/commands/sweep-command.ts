@@ -196,6 +196,7 @@ export function addSweepCommand(
     .option('--block-size <tokens>', 'tokens per KV block')
     .option('--num-blocks <n>', 'KV blocks of one engine')
     .option('--max-num-seqs <n>', 'sequences per step')
+    .option('--max-num-batched-tokens <tokens>', 'of one step: longer prompts go in chunks')
     .option('--max-model-len <tokens>', 'prompt and output together')
     .option('--prefix-caching <mode>', "engines' prefix cache: on or off", 'off')
     .option('--agent <kind>', 'nixl, or memory: all roles in one process', 'nixl')

@@ -41,6 +41,7 @@ export interface SweepFlags {
   readonly blockSize?: string
   readonly numBlocks?: string
   readonly maxNumSeqs?: string
+  readonly maxNumBatchedTokens?: string
   readonly maxModelLen?: string
   readonly prefixCaching: string
   readonly agent: string
@@ -115,12 +116,14 @@ function parseGrid(flags: SweepFlags, grid: Grid): Grid {
   }
 }
 
-type Counted = 'kvScale' | 'blockSize' | 'numBlocks' | 'maxNumSeqs' | 'maxModelLen'
+type Counted =
+  'kvScale' | 'blockSize' | 'numBlocks' | 'maxNumSeqs' | 'maxNumBatchedTokens' | 'maxModelLen'
 const flagNames = {
   kvScale: 'kv-scale',
   blockSize: 'block-size',
   numBlocks: 'num-blocks',
   maxNumSeqs: 'max-num-seqs',
+  maxNumBatchedTokens: 'max-num-batched-tokens',
   maxModelLen: 'max-model-len',
 } as const satisfies Readonly<Record<Counted, keyof typeof engineRanges>>
 
@@ -144,6 +147,7 @@ function parseEngine(flags: SweepFlags, engine: EngineShape): EngineShape {
     blockTokens: counted('blockSize', engine.blockTokens),
     blockCount: counted('numBlocks', engine.blockCount),
     maxNumSeqs: counted('maxNumSeqs', engine.maxNumSeqs),
+    maxNumBatchedTokens: counted('maxNumBatchedTokens', engine.maxNumBatchedTokens),
     maxModelLen: counted('maxModelLen', engine.maxModelLen),
   }
 }

@@ -7,6 +7,7 @@ import { createSeededRandom } from '@kvferry/connector-api/testing'
 import { readEnvironment } from '../lib/environment.ts'
 import type { Progress } from '../lib/progress.ts'
 import { safeName } from '../lib/safe-name.ts'
+import { compareBars } from './bars.ts'
 import type { ClusterSpec, StartCluster } from './cluster.ts'
 import type { TrialContext } from './cluster-session.ts'
 import type { Configuration } from './configuration.ts'
@@ -154,6 +155,11 @@ export async function runCompare(
       createRunEntry(configuration, measured.byConfiguration[i] ?? [], withOracle),
     ),
   ]
+  const workload = workloadOf(options, schedule)
+  const noise = noiseFloorOf(first.label, measured.byConfiguration[0] ?? [], measured.again)
+  const { promptTokens } = workload
+  const { agent } = options
+  const bars = compareBars(runs, { agent, promptTokens, engine: preset.engine, noise })
   return {
     schema: 'kvferry.compare/1',
     agent: options.agent,
@@ -164,9 +170,10 @@ export async function runCompare(
       transports: [...new Set(runs.flatMap((run) => run.transports))].sort(),
       deviceTier: options.deviceTier,
     }),
-    workload: workloadOf(options, schedule),
-    noiseFloor: noiseFloorOf(first.label, measured.byConfiguration[0] ?? [], measured.again),
+    workload,
+    noiseFloor: noise,
     runs,
-    verdict: judge(judgedRuns(runs, options, measured, withOracle), preset.requiresValid),
+    bars,
+    verdict: judge(judgedRuns(runs, options, measured, withOracle), bars, preset.requiresValid),
   }
 }

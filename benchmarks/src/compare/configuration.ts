@@ -11,6 +11,7 @@ import {
 } from '@kvferry/connector-api'
 import { nearestKey } from '@kvferry/runtime'
 import { UsageError } from '../usage-error.ts'
+import type { Build } from './other-build.ts'
 
 /** Where the engine runs connector hooks in a step: added to it, or beside the modelled forward. */
 export type Hooks = 'additive' | 'after-launch'
@@ -22,6 +23,8 @@ export interface Configuration {
   readonly hooks: Hooks
   /** The engines' `path`, where the user chose one: for all connectors alike, so none of their options. */
   readonly path?: TransferPath
+  /** Absent: this build's programs. */
+  readonly build?: Build
   readonly label: string
 }
 
@@ -182,6 +185,16 @@ function refuseRepeated(configurations: readonly Configuration[]): void {
   if (repeated === undefined) return
   throw new UsageError(`--connectors: "${repeated}" is there twice; name each configuration once`)
 }
+
+/** Each configuration by this build and by the other one, next to each other. */
+export const besideBuild = (
+  configurations: readonly Configuration[],
+  build: Build,
+): Configuration[] =>
+  configurations.flatMap((configuration) => [
+    configuration,
+    { ...configuration, build, label: `${configuration.label}@${build.name}` },
+  ])
 
 /** What an experiment has to know of a connector beside its name. */
 export interface ConnectorTraits {

@@ -42,6 +42,23 @@ export function overrunShareOf(engines: readonly EngineObservation[]): number {
   return modelledMs > 0 ? growth(engines, 'overrunMs') / modelledMs : 0
 }
 
+/** Σ modelled step time / time of the measured phase: how much of it the modelled device was at work. */
+export function utilisationOf(trial: Trial): PerSide<number> {
+  const measuredMs = trial.measured.endedAtMs - trial.measured.startedAtMs
+  return perSide([trial], (engines) =>
+    measuredMs > 0 ? growth(engines, 'modelledMs') / (engines.length * measuredMs) : 0,
+  )
+}
+
+/** Per side; null where nobody has a value. */
+export function highest(values: readonly PerSide<number>[]): PerSide<number> {
+  const of = (side: Side): number | null => {
+    const known = values.map((each) => each[side]).filter((value) => value !== null)
+    return known.length === 0 ? null : Math.max(...known)
+  }
+  return { producer: of('producer'), consumer: of('consumer') }
+}
+
 /** Whether the machine carried the load: otherwise the numbers describe the machine, not the protocol. */
 export function isTrialValid(trial: Trial): boolean {
   return (

@@ -28,6 +28,8 @@ export interface Preset {
   readonly qps: number
   readonly concurrencyMax: number
   readonly promptTokensMax: number
+  /** Of every warm-up and measured prompt; null: lengths of every class. The burst has those in any case. */
+  readonly inputTokens: number | null
   readonly outputTokens: number
   /** Each in fresh processes. */
   readonly trials: number
@@ -56,6 +58,7 @@ const quick: Preset = {
   qps: 10,
   concurrencyMax: 32,
   promptTokensMax: 256,
+  inputTokens: null,
   outputTokens: 16,
   trials: 1,
   engine,

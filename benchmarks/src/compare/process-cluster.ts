@@ -11,6 +11,7 @@ import { getJson } from '../lib/http.ts'
 import { createTemporaryDirectory } from '../lib/temporary-directory.ts'
 import { limits } from '../limits.ts'
 import type { Cluster, ClusterEngine, ClusterSpec, StartCluster } from './cluster.ts'
+import type { Program } from './other-build.ts'
 
 export interface ProcessClusterOptions {
   /** Scripts to run; null = the installed packages' bins. */
@@ -45,7 +46,6 @@ function engineFlags(spec: ClusterSpec, options: ProcessClusterOptions): string[
   const { shape } = spec
   return [
     '--port=0',
-    '--stop-on-stdin-end',
     `--model=${shape.model}`,
     `--kv-scale=${shape.kvScale}`,
     `--block-size=${shape.blockTokens}`,
@@ -104,9 +104,27 @@ interface Launch {
 const logFileOf = (launch: Launch, name: string): string | null =>
   launch.logDirectory ? join(launch.logDirectory, `${name}.log`) : null
 
+/** Another build's where the configuration says so; `own`: what the user gave instead of the installed one. */
+function programOf(
+  { spec }: Launch,
+  kind: 'engine' | 'router',
+  own: string | null,
+  installed: () => string,
+): Program {
+  return (
+    spec.configuration?.build?.[kind] ?? { script: own ?? installed(), canStopOnStdinEnd: true }
+  )
+}
+
+const stopFlag = ({ canStopOnStdinEnd }: Program): string[] =>
+  canStopOnStdinEnd ? ['--stop-on-stdin-end'] : []
+
 function startEngine(launch: Launch, name: string, role: string): Promise<TrackedChild> {
   const { spec, options, group } = launch
-  const flags = engineFlags(spec, options)
+  const program = programOf(launch, 'engine', options.engineBin, () =>
+    installedBin('@kvferry/reference-engine', 'kvferry-engine'),
+  )
+  const flags = [...engineFlags(spec, options), ...stopFlag(program)]
   const { devices = null } = options
   if (devices) flags.push(`--device=${role === 'consumer' ? devices.decode : devices.prefill}`)
   if (spec.configuration)
@@ -114,17 +132,20 @@ function startEngine(launch: Launch, name: string, role: string): Promise<Tracke
   else flags.push('--role=both')
   return group.start({
     name,
-    script: options.engineBin ?? installedBin('@kvferry/reference-engine', 'kvferry-engine'),
+    script: program.script,
     args: flags,
     logFile: logFileOf(launch, name),
   })
 }
 
 function startRouter(launch: Launch, prefill: string, decode: string): Promise<TrackedChild> {
+  const program = programOf(launch, 'router', launch.options.routerBin, () =>
+    installedBin('@kvferry/router', 'kvferry-router'),
+  )
   return launch.group.start({
     name: 'router',
-    script: launch.options.routerBin ?? installedBin('@kvferry/router', 'kvferry-router'),
-    args: ['--port=0', '--stop-on-stdin-end', '--prefill', prefill, '--decode', decode],
+    script: program.script,
+    args: ['--port=0', ...stopFlag(program), '--prefill', prefill, '--decode', decode],
     logFile: logFileOf(launch, 'router'),
   })
 }

@@ -2,6 +2,7 @@
  * The shape of a `compare` result file; `schema/compare.schema.json` says the same for other people's
  * programs, and every result is validated against it before it is written.
  */
+import type { Bar } from '../experiments/bar.ts'
 import type { Distribution } from '../lib/distribution.ts'
 import type { Environment } from '../lib/environment.ts'
 import type { BreakdownPart } from './request-metrics.ts'
@@ -18,6 +19,8 @@ export interface TrialSummary {
   readonly cpuBusy: number
   /** Σ max(0, work − modelled) / Σ modelled in the measured phase. */
   readonly overrunShare: PerSide<number>
+  /** Σ modelled / time of the measured phase. */
+  readonly utilisation: PerSide<number>
   readonly timerLateMs: PerSide<number>
   readonly startUpMs: number
   /** The lone first request of fresh processes, which pays for the handshake. */
@@ -52,9 +55,13 @@ export interface RunEntry {
     readonly concurrency: number
   }
   readonly options: Readonly<Record<string, unknown>>
+  /** Another checkout's programs; null: this one's. */
+  readonly build: { readonly name: string; readonly commit: string | null } | null
   readonly valid: boolean
   readonly stepOverrunMs: number
   readonly cpuBusy: number
+  /** Of the modelled devices, in the worst trial. */
+  readonly utilisation: PerSide<number>
   readonly agent: 'nixl' | 'memory'
   readonly transports: readonly string[]
   readonly hooks: string
@@ -157,6 +164,7 @@ export interface CompareResult {
   readonly workload: Workload
   readonly noiseFloor: NoiseFloor
   readonly runs: readonly RunEntry[]
+  readonly bars: readonly Bar[]
   readonly verdict: {
     readonly ok: boolean
     readonly failures: readonly string[]

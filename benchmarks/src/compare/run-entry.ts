@@ -26,13 +26,13 @@ export interface RunContext {
 export const isMetrics = (metrics: RequestMetrics | null): metrics is RequestMetrics =>
   metrics !== null
 
-/** Distribution of what `read` finds, over requests that have it. */
+/** Distribution of what `read` finds, over requests that have it. Another build's engines may not say all. */
 export function over(
   metrics: readonly RequestMetrics[],
   read: (metrics: RequestMetrics) => number | null | undefined,
 ): Distribution {
   return createDistribution(
-    metrics.map(read).filter((value): value is number => value !== null && value !== undefined),
+    metrics.map(read).filter((value): value is number => Number.isFinite(value)),
   )
 }
 
@@ -142,6 +142,11 @@ function enginesEntry(trials: readonly Trial[], measuredCount: number) {
   }
 }
 
+function buildOf(configuration: Configuration | null): RunEntry['build'] {
+  const { build } = configuration ?? {}
+  return build ? { name: build.name, commit: build.commit } : null
+}
+
 export function createRunEntry(
   configuration: Configuration | null,
   trials: readonly Trial[],
@@ -168,8 +173,10 @@ export function createRunEntry(
       ...configuration?.options,
       ...(configuration?.path && { path: configuration.path }),
     },
+    build: buildOf(configuration),
     valid: summaries.every((summary) => summary.valid),
     cpuBusy: Math.max(...trials.map((trial) => trial.cpuBusy)),
+    utilisation: engine.highest(summaries.map(({ utilisation }) => utilisation)),
     agent: context.agent,
     transports: [...new Set(ends.flatMap((stats) => stats.transports))].sort(),
     hooks: ends[0]?.hooks ?? '–',

@@ -31,6 +31,8 @@ export interface ScheduleOptions {
   readonly maxModelLen: number
   /** Drawn lengths are uniform in 1..this; the longest that fits comes on top. */
   readonly promptTokensMax: number
+  /** Of every warm-up and measured prompt, where they are all alike. */
+  readonly inputTokens: number | null
   readonly outputTokens: number
 }
 
@@ -71,6 +73,8 @@ interface Shape {
   readonly isStream: boolean
 }
 
+const isStreamAt = (position: number): boolean => position % 4 !== 0
+
 /** The edge lengths first (streamed and not), then drawn ones of which three in four stream. */
 function createShapes(options: ScheduleOptions, count: number): Shape[] {
   const { random, blockTokens, maxModelLen, outputTokens, promptTokensMax } = options
@@ -84,20 +88,31 @@ function createShapes(options: ScheduleOptions, count: number): Shape[] {
   while (shapes.length < count) {
     shapes.push({
       promptTokens: 1 + Math.floor(random.uniform() * drawnMax),
-      isStream: shapes.length % 4 !== 0,
+      isStream: isStreamAt(shapes.length),
     })
   }
   return shuffle(random, shapes)
 }
 
+/** As many of the one length that was asked for, or of all classes. */
+function createLoad(options: ScheduleOptions, count: number): Shape[] {
+  const { inputTokens } = options
+  if (inputTokens === null) return createShapes(options, count)
+  return Array.from({ length: count }, (_, position) => ({
+    promptTokens: inputTokens,
+    isStream: isStreamAt(position),
+  }))
+}
+
 /**
  * One lone request (it pays for the handshake), the warm-up, the measured Poisson arrivals, the burst.
- * @throws RangeError when the lengths don't leave room for a prompt of one token.
+ * @throws RangeError when the longest sequence has no room for a prompt, or not for one of `inputTokens`.
  */
 export function createSchedule(options: ScheduleOptions): PlannedRequest[] {
   const { random, outputTokens, maxModelLen, qps } = options
-  if (maxModelLen - outputTokens < 1) {
-    throw new RangeError(`maxModelLen ${maxModelLen} has no room for a prompt`)
+  const shortest = options.inputTokens ?? 1
+  if (maxModelLen - outputTokens < shortest) {
+    throw new RangeError(`maxModelLen ${maxModelLen} has no room for a prompt of ${shortest}`)
   }
   const planned: PlannedRequest[] = []
   const plan = (phase: Phase, shapes: readonly Shape[], nextGapMs: () => number): void => {
@@ -115,8 +130,8 @@ export function createSchedule(options: ScheduleOptions): PlannedRequest[] {
     }
   }
   plan('first', [{ promptTokens: options.blockTokens, isStream: true }], () => 0)
-  plan('warm-up', createShapes(options, options.warmUpCount), () => 1_000 / qps)
-  plan('measured', createShapes(options, options.requestCount), () => poissonGapMs(random, qps))
+  plan('warm-up', createLoad(options, options.warmUpCount), () => 1_000 / qps)
+  plan('measured', createLoad(options, options.requestCount), () => poissonGapMs(random, qps))
   plan('burst', createShapes(options, options.burstCount), () => 0)
   return planned
 }

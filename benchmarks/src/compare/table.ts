@@ -3,6 +3,7 @@
  * configuration, so that it fits a terminal. Every number comes from the result object: the table can't
  * say more than the file. Pure.
  */
+import { barText } from '../experiments/bar-table.ts'
 import type { Distribution } from '../lib/distribution.ts'
 import { formatMs, sectionText, yesNo, type ResultSection } from '../lib/result-table.ts'
 import { breakdownParts, type BreakdownPart } from './request-metrics.ts'
@@ -69,6 +70,7 @@ const transferRows: readonly Row[] = [
   ['step stalls, total', (run) => formatMs(run.stepStallMs)],
   ['hooks P / D, µs a step', (run) => sides(hookMedians(run), 1)],
   ['CPU P / D, ms a request', (run) => sides(inMs(run.cpuSecondsPerRequest), 1)],
+  ['P / D busy, %', (run) => sides(inPercent(run.utilisation), 1)],
   ['block-seconds held P / D', (run) => sides(run.blockSecondsHeld, 1)],
   ['MB moved', (run) => (isOracle(run) ? '–' : (run.bytes / 1e6).toFixed(1))],
   [
@@ -82,6 +84,11 @@ const transferRows: readonly Row[] = [
 const inKilo = ({ p50, p99 }: Distribution) => ({
   p50: p50 === null ? null : p50 / 1_000,
   p99: p99 === null ? null : p99 / 1_000,
+})
+
+const inPercent = ({ producer, consumer }: PerSide<number>): PerSide<number> => ({
+  producer: producer === null ? null : producer * 100,
+  consumer: consumer === null ? null : consumer * 100,
 })
 
 const inMs = ({ producer, consumer }: PerSide<number>): PerSide<number> => ({
@@ -140,13 +147,19 @@ export function headline(agent: 'nixl' | 'memory', nixlVersion: string | null): 
 }
 
 export function workloadText({ workload, environment }: CompareResult): string {
+  const { promptTokens, engine } = workload
   const trials = workload.trials > 1 ? ` × ${workload.trials} trials` : ''
+  const lengths = [...new Set([Math.min(...promptTokens), Math.max(...promptTokens)])]
   return (
     `${workload.requests} requests at ${workload.qps}/s${trials}, ${workload.warmUp} warm-up, ` +
-    `${workload.burst} at once; model ${workload.engine['model']}, ` +
-    `kv-scale ${workload.engine['kvScale']}, seed ${environment.seed}`
+    `${workload.burst} at once; prompts of ${lengths.join('–')} tokens, at most ` +
+    `${engine['maxNumBatchedTokens']} in a step; model ${engine['model']}, ` +
+    `kv-scale ${engine['kvScale']}, seed ${environment.seed}`
   )
 }
+
+export const noBarsText =
+  'No bars to judge: they are about push, or another build, and neither ran.'
 
 export function renderResult(result: CompareResult): string {
   const { verdict, environment } = result
@@ -155,6 +168,8 @@ export function renderResult(result: CompareResult): string {
     workloadText(result),
     '',
     ...resultSections(result).map(sectionText),
+    '',
+    barText(result.bars, noBarsText),
     '',
     'The parts add up to TTFT request by request; their percentiles don’t.',
     noiseText(result.noiseFloor),

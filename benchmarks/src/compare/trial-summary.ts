@@ -4,7 +4,7 @@
  */
 import { createDistribution, nearestRank } from '../lib/distribution.ts'
 import { limits } from '../limits.ts'
-import { growth, isTrialValid, overrunShareOf, perSide } from './engine-summary.ts'
+import { growth, isTrialValid, overrunShareOf, perSide, utilisationOf } from './engine-summary.ts'
 import { metricsOf } from './request-metrics.ts'
 import type { Outlier, Spread, TrialSummary } from './result.ts'
 import type { Trial } from './trial.ts'
@@ -23,6 +23,7 @@ export function summarise(trial: Trial, index: number): TrialSummary {
     valid: isTrialValid(trial),
     cpuBusy: trial.cpuBusy,
     overrunShare: perSide([trial], overrunShareOf),
+    utilisation: utilisationOf(trial),
     timerLateMs: perSide([trial], (engines) => growth(engines, 'timerLateMs')),
     startUpMs: trial.startUpMs,
     firstRequestTtftMs: (first && metricsOf(first)?.ttftMs) ?? null,

@@ -1,6 +1,7 @@
 /**
  * Whether a comparison may be believed, and if not, why: the checks that make the command exit 1. Pure.
  */
+import { missedTexts, type Bar } from '../experiments/bar.ts'
 import { guard, limits } from '../limits.ts'
 import type { CompareResult, RunEntry } from './result.ts'
 
@@ -62,28 +63,36 @@ function guardText(run: RunEntry): string {
   )
 }
 
-/** Points outside the guard fail a run that requires their validity, and are a warning otherwise. */
+/**
+ * Points outside the guard, and missed bars, fail a run that requires validity, and are warnings otherwise.
+ * `failed`: what fails it in any case.
+ */
 export function verdictOf(
   runs: readonly RunEntry[],
   failed: readonly string[],
+  bars: readonly Bar[],
   requiresValid: boolean,
 ): CompareResult['verdict'] {
-  const invalid = runs.filter((run) => !run.valid).map(guardText)
-  const failures = requiresValid ? [...failed, ...invalid] : failed
+  const doubtful = [...runs.filter((run) => !run.valid).map(guardText), ...missedTexts(bars)]
+  const failures = requiresValid ? [...failed, ...doubtful] : failed
   return {
     ok: failures.length === 0,
     failures: failures.slice(0, limits.failuresMax),
-    warnings: requiresValid ? [] : invalid,
+    warnings: requiresValid ? [] : doubtful,
   }
 }
 
 /** @throws RangeError when `runs` has no oracle. */
-export function judge(runs: readonly RunEntry[], requiresValid: boolean): CompareResult['verdict'] {
+export function judge(
+  runs: readonly RunEntry[],
+  bars: readonly Bar[],
+  requiresValid: boolean,
+): CompareResult['verdict'] {
   const oracle = runs.find((run) => run.label === 'oracle')
   if (!oracle) throw new RangeError('no oracle among the runs')
   const failures = runs.flatMap((run) => [
     ...runChecks(run, run.label),
     ...oracleChecks(run, oracle),
   ])
-  return verdictOf(runs, failures, requiresValid)
+  return verdictOf(runs, failures, bars, requiresValid)
 }

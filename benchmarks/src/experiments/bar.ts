@@ -39,19 +39,22 @@ export const atLeast = (described: Described, value: number | null, limit: numbe
 export const below = (described: Described, value: number | null, limit: number | null): Bar =>
   bar(described, value, limit, (found, other) => found < other)
 
-/** Times that describe the machine decide nothing: the numbers stay, the verdict goes. */
+/** The numbers stay, the verdict goes. */
+export const withoutVerdict = (bars: readonly Bar[], reason: string): Bar[] =>
+  bars.map((each) => ({
+    ...each,
+    verdict: 'not-judged',
+    note: each.note === '' ? reason : `${each.note}; ${reason}`,
+  }))
+
+/** Times that describe the machine decide nothing. */
 export function unlessInvalid(
   bars: readonly Bar[],
   runs: readonly { readonly label: string; readonly valid: boolean }[],
 ): Bar[] {
   const invalid = runs.filter(({ valid }) => !valid).map(({ label }) => label)
   if (invalid.length === 0) return [...bars]
-  const reason = `outside the overrun guard: ${invalid.join(', ')}`
-  return bars.map((each) => ({
-    ...each,
-    verdict: 'not-judged',
-    note: each.note === '' ? reason : `${each.note}; ${reason}`,
-  }))
+  return withoutVerdict(bars, `outside the overrun guard: ${invalid.join(', ')}`)
 }
 
 export const missedTexts = (bars: readonly Bar[]): string[] =>

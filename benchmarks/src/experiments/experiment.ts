@@ -14,7 +14,7 @@ import { createChecks, runChecks, verdictOf } from '../compare/verdict.ts'
 import { readEnvironment, type Environment } from '../lib/environment.ts'
 import { safeName } from '../lib/safe-name.ts'
 import { limits } from '../limits.ts'
-import { missedTexts, type Bar } from './bar.ts'
+import type { Bar } from './bar.ts'
 import {
   runExperimentTrial,
   type ExperimentPlan,
@@ -105,7 +105,7 @@ function differingTexts(runs: readonly RunEntry[]): string[] {
   })
 }
 
-/** Missed bars fail a run that requires validity, and are a warning otherwise. */
+/** `more`: what else fails it in any case. */
 export function judgeExperiment(
   runs: readonly RunEntry[],
   more: readonly string[],
@@ -117,11 +117,5 @@ export function judgeExperiment(
     ...differingTexts(runs),
     ...more,
   ]
-  const missed = missedTexts(bars)
-  const verdict = verdictOf(
-    runs,
-    requiresValid ? [...failures, ...missed] : failures,
-    requiresValid,
-  )
-  return requiresValid ? verdict : { ...verdict, warnings: [...verdict.warnings, ...missed] }
+  return verdictOf(runs, failures, bars, requiresValid)
 }

@@ -57,7 +57,11 @@ function sourceCommit(): string | null {
   const named = process.env['KVFERRY_COMMIT']
   if (named) return named
   const directory = dirname(require.resolve('@kvferry/benchmarks/package.json'))
-  if (directory.includes('node_modules')) return null
+  return directory.includes('node_modules') ? null : checkoutCommit(directory)
+}
+
+/** Of the checkout that `directory` lies in, with what was changed since said; null where there is none. */
+export function checkoutCommit(directory: string): string | null {
   const git = (...args: string[]): string =>
     execFileSync('git', ['-C', directory, ...args], {
       encoding: 'utf8',

@@ -3,12 +3,12 @@
  * file. Runs are drawn in their order, each in one colour throughout.
  */
 import type { CompareResult, PerSide, RunEntry } from '../compare/result.ts'
-import { headline, noiseText, resultSections, workloadText } from '../compare/table.ts'
+import { headline, noBarsText, noiseText, resultSections, workloadText } from '../compare/table.ts'
 import type { Distribution } from '../lib/distribution.ts'
 import { writeWhole } from '../lib/result-file.ts'
 import { conditionsTable } from './conditions-table.ts'
 import { renderPage, type DataTable, type Panel } from './html-page.ts'
-import { breakdownPanel, curvePanel, noiseTable } from './run-panels.ts'
+import { barTables, breakdownPanel, curvePanel, noiseTable } from './run-panels.ts'
 import { barChart, colorOf, type BarSeries } from './svg-chart.ts'
 
 /** p50 and p99 of one metric, one pair of bars a run. */
@@ -111,12 +111,14 @@ export function renderCompareReport(result: CompareResult): string {
       headline(result.agent, result.environment.nixl),
       workloadText(result),
       noiseText(result.noiseFloor),
+      ...(result.bars.length === 0 ? [noBarsText] : []),
       ...(verdict.ok ? ['All checks passed: bytes verified, texts equal to the oracle’s.'] : []),
     ],
     failures: verdict.failures,
     warnings: verdict.warnings,
     panels: panelsOf(result),
     tables: [
+      ...barTables(result.bars),
       ...resultSections(result).map((section) => ({
         ...section,
         head: ['', ...section.head],

@@ -16,7 +16,7 @@ import { UsageError } from '../usage-error.ts'
 
 export interface ReportPoint {
   readonly fileName: string
-  /** The series it belongs to: our label, or the mode in the file's name. */
+  /** The series it belongs to: our label, or the mode in the file's name; beside ours, with `(vLLM)`. */
   readonly mode: string
   readonly point: GridPoint
   readonly file: ServingFile
@@ -43,6 +43,12 @@ function toReportPoint(found: FoundFile): ReportPoint {
     throw new UsageError(`${name} breaks sweep.schema.json; it was made by another version`)
   }
   return { fileName: name, mode: extras?.label ?? mode, point, file: content, extras }
+}
+
+/** vLLM's scripts and ours call a mode `push`: in one chart the two are two series. */
+function toldApart(points: readonly ReportPoint[]): ReportPoint[] {
+  if (!points.some(({ extras }) => extras !== null)) return [...points]
+  return points.map((each) => (each.extras ? each : { ...each, mode: `${each.mode} (vLLM)` }))
 }
 
 const runKey = ({ point }: ReportPoint): string => `${pointKey(point)}_iter${point.iteration}`
@@ -86,12 +92,13 @@ function assertEqualConditions(points: readonly ReportPoint[]): void {
 
 /** @throws UsageError for a directory without results, and for results that can't be compared. */
 export function loadPointSet(directories: readonly string[]): ReportPoint[] {
-  const points = directories.flatMap((directory) => {
+  const found = directories.flatMap((directory) => {
     if (!existsSync(directory)) {
       throw new UsageError(`--results-dir ${directory}: the directory does not exist`)
     }
     return findPointFiles(directory).map(toReportPoint)
   })
+  const points = toldApart(found)
   if (points.length === 0) {
     throw new UsageError(
       `no result files named <mode>_qps<q>_in<in>_out<out>_iter<i>.json in ${directories.join(', ')}`,

@@ -44,7 +44,7 @@ async function runCompare(whileRunning: () => Promise<void>): Promise<CompareRun
   const resultFile = join(folder, 'result.json')
   const child = spawn(process.execPath, [
     binOf('@kvferry/benchmarks', 'kvferry-bench'),
-    ...['compare', '--connectors', 'pull', '--posting', 'background', '--preset', 'quick'],
+    ...['compare', '--connectors', 'pull,push', '--posting', 'background', '--preset', 'quick'],
     ...[
       '--requests',
       '40',
@@ -106,19 +106,24 @@ function decodeUrlOf(name: string): string {
   return engine.url
 }
 
-const pullRun = ({ result }: CompareRun) => result.runs.find(({ label }) => label === 'pull')
+const runOf = ({ result }: CompareRun, name: string) =>
+  result.runs.find(({ label }) => label === name)
 
 test('a byte flipped in D while it decodes: compare exits 1 and says so', async () => {
   const run = await runCompare(() =>
     waitUntil('a byte was flipped', () => flipByte(decodeUrlOf('pull-1')), 150_000),
   )
   expect(run.exitCode, run.output).toBe(1)
-  expect(pullRun(run)?.['mismatchedBlocks']).toBeGreaterThan(0)
+  expect(runOf(run, 'pull')?.['mismatchedBlocks']).toBeGreaterThan(0)
+  expect(runOf(run, 'push')?.['mismatchedBlocks']).toBe(0)
   expect(run.output).toMatch(/FAILED: pull: \d+ KV blocks held wrong bytes/)
 })
 
 test('control: the same run without the flip succeeds', async () => {
   const run = await runCompare(async () => {})
   expect(run.exitCode, run.output).toBe(0)
-  expect(pullRun(run)).toMatchObject({ mismatchedBlocks: 0, failed: 0, bytesVerified: true })
+  for (const name of ['pull', 'push']) {
+    const good = { mismatchedBlocks: 0, failed: 0, bytesVerified: true }
+    expect(runOf(run, name), name).toMatchObject(good)
+  }
 })
