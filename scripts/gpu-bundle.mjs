@@ -28,10 +28,11 @@ if [ "$program" = --help ]; then
 usage: bash run.sh [COMMAND [ARGUMENTS]]
   suite    what must hold on GPUs (default); parts of names to run alone
   rates    kernels, tier copies and transfers, measured: [MiB in all] [path]
+  brief    in two minutes: fences by CUDA events, emulated descriptors, doctor --rates
   doctor, info    as kvferry-nixl's
   engine, router  kvferry-engine, kvferry-router
   compare, reuse, load, sweep, micro, trace    as kvferry-bench's
-With OUT set, rates writes its figures there. KVFERRY_GPU_WORK: where to unpack, and find it unpacked.
+With OUT set, rates and brief write their figures there. KVFERRY_GPU_WORK: where to unpack, and find it unpacked.
 EOF
   exit 0
 fi
@@ -45,6 +46,12 @@ export KVFERRY_NIXL_DIR="$work/nixl" KVFERRY_GPU_WORK="$work" KVFERRY_COMMIT="${
 node="$work/bin/node"
 case "$program" in
   suite | rates) exec "$node" "$work/packages/native-nixl/build/gpu-$program.mjs" "$@" ;;
+  brief)
+    status=0
+    "$node" "$work/packages/native-nixl/build/gpu-suite.mjs" "a fence by" "event of ours" emulation || status=1
+    "$node" "$work/packages/native-nixl/bin/kvferry-nixl.mjs" doctor --rates --json "\${OUT:-$work}/doctor-rates.json" || status=1
+    exit "$status"
+    ;;
   doctor | info) exec "$node" "$work/packages/native-nixl/bin/kvferry-nixl.mjs" "$program" "$@" ;;
   engine) exec "$node" "$work/packages/reference-engine/bin/kvferry-engine.mjs" "$@" ;;
   router) exec "$node" "$work/packages/router/bin/kvferry-router.mjs" "$@" ;;

@@ -6,6 +6,7 @@ import { root } from './setup.mjs'
 /** Everything that one of them starts is among them. */
 export const gpuPrograms = [
   'device-owner',
+  'emulation-probe',
   'gpu-rates',
   'gpu-rates-peer',
   'gpu-suite',

@@ -50,6 +50,11 @@ export const metricDefinitions = {
     help: 'Blocks out of service because a transfer may still touch them',
     labels: [],
   },
+  kv_emulated_peers_total: {
+    kind: 'counter',
+    help: 'Peers to whose GPU memory transfers by descriptors turned out to be emulated in software',
+    labels: ['direction'],
+  },
   kv_handshakes_failed_total: {
     kind: 'counter',
     help: 'Handshakes that ended in an error, by error code',

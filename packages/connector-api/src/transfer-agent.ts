@@ -29,6 +29,21 @@ export interface ReadyFence {
   readonly handle: FenceHandle
 }
 
+/** A mark in the work of a GPU, made by the package whose agents wait for it. */
+export interface DeviceEvent {
+  readonly kind: 'cuda'
+  /** Number of the GPU in this process. */
+  readonly device: number
+}
+
+/** When a fence opens: now without either; with an event `inMs` has no meaning. */
+export interface FenceSignal {
+  /** So many milliseconds from now, from 0 to an hour. */
+  readonly inMs?: number
+  /** Once the GPU has done what comes before this event. */
+  readonly event?: DeviceEvent
+}
+
 /** Registered memory: `lengthBytes` from `offsetBytes` of `memory`. */
 export interface RegionOptions {
   readonly memory: KvMemory
@@ -208,9 +223,14 @@ export interface TransferAgent {
    * Now, or `inMs` from now, by the agent's own thread: whoever knows the moment beforehand need not be
    * awake at it. Of several calls the earliest moment counts; after it they change nothing. The fence's
    * handle is released when no post waits for it any more.
-   * @throws RangeError for an `inMs` that is no number from 0 to an hour.
+   *
+   * Or once a GPU has done what comes before an event: the agent's thread asks while a post waits for it, at most until
+   * the post's deadline, and never waits itself. If the GPU fails first, posts behind the fence end `failed`
+   * with ERR_CUDA and none of them moves, and the fence stays like that. One event a fence.
+   * @throws RangeError for an `inMs` that is no number from 0 to an hour, an event that was never recorded, a second event; TypeError
+   *   for an event of another package; ConnectorError ERR_KV_UNSUPPORTED (`fence by event`): not an agent of the event's GPU.
    */
-  signalFence(fence: ReadyFence, options?: { readonly inMs?: number }): void
+  signalFence(fence: ReadyFence, options?: FenceSignal): void
 
   /**
    * Enqueues all posts, or none. Returns one handle per post, in order.

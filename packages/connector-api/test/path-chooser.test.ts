@@ -29,7 +29,8 @@ const agent = {
 
 function chooserOf(path: TransferPath) {
   const counted = { slabs: 0 }
-  const chooser = new PathChooser({ agent, path, onSlabs: () => (counted.slabs += 1) })
+  const onSlabs = () => (counted.slabs += 1)
+  const chooser = new PathChooser({ agent, path, isOnGpu: false, onSlabs })
   let nextTransfer = 0
   /** Posts it and lets it end after `us[path]`. */
   const move = (post: TransferPost, us: Record<AgentPath, number>) => {

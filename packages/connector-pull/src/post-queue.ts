@@ -4,7 +4,13 @@
  * that come of it.
  */
 import type { TransferCompletion, TransferPost, WorkerComponents } from '@kvferry/connector-api'
-import { PathChooser, asConnectorError, postAll } from '@kvferry/connector-api/protocol'
+import {
+  asConnectorError,
+  pathChooserFor,
+  postAll,
+  reportEmulation,
+  type PathChooser,
+} from '@kvferry/connector-api/protocol'
 import { countForgery, expiryError, forgeryError } from './handoff-check.ts'
 import type { LeaseKeeper } from './lease-keeper.ts'
 import { outOfRange, type ReadRecord } from './load-record.ts'
@@ -39,14 +45,16 @@ export class PostQueue {
 
   constructor(init: PostQueueOptions) {
     this.#init = init
-    const { agent, config } = init.components
     const onSlabs = (): void => init.counters.add('readsBySlabs')
-    this.#paths = new PathChooser({ agent, path: config.path, onSlabs })
+    this.#paths = pathChooserFor(init.components, init.cache.caches, onSlabs)
   }
 
-  /** Of a READ that left here, and of any other transfer. */
-  onCompletion(completion: TransferCompletion): void {
-    this.#paths.ended(completion)
+  /** Of a READ that left here; null: of another transfer. */
+  onCompletion(completion: TransferCompletion, read: ReadRecord | null): void {
+    const emulated = this.#paths.ended(completion)
+    if (read === null) return
+    const peer = { identity: read.link!.association.peer, rank: read.rank }
+    reportEmulation(this.#init, peer, emulated)
   }
 
   add(read: ReadRecord): void {

@@ -9,6 +9,8 @@ const names = [
   'loadsOverdue',
   /** Of all READs that were posted, those on the path `slabs`. */
   'readsBySlabs',
+  /** Producers of whose GPU memory READs by descriptors turned out to be emulated. */
+  'peersEmulated',
   'loadSamplesDropped',
   'handshakesDone',
   'handshakesFailed',

@@ -104,8 +104,8 @@ export class ReadTable {
 
   onCompletions(completions: readonly TransferCompletion[]): void {
     for (const completion of completions) {
-      this.#posts.onCompletion(completion)
       const read = this.#transfers.get(completion.transfer)
+      this.#posts.onCompletion(completion, read ?? null)
       if (read !== undefined) this.#complete(read, completion)
     }
     this.flush()

@@ -5,7 +5,7 @@
 //
 // Wake model of the thread: nothing open and nothing expected = asleep on a condition variable, no
 // CPU. Something in flight or expected = it polls the library, first yielding, then with pauses
-// that grow to kPollPauseUsMax. For a while after a message of its own, which may still have to leave,
+// that grow to kPollPauseUsMax; a post that waits for an event of the GPU counts as that. For a while after a message of its own, which may still have to leave,
 // it polls once a millisecond. A signalled fence wakes it only if posts wait behind it. NIXL's own
 // progress thread is off.
 //
@@ -30,6 +30,7 @@
 namespace kvferry {
 
 class CudaDevice;
+class CudaEvent;
 
 struct AgentConfig {
   /** Non-empty, at most kIdSizeBytesMax bytes. */
@@ -247,6 +248,12 @@ class Agent {
    * Ok for a fence that was signalled before; kInvalidHandle for one that never was made.
    */
   Result signalFence(uint64_t fence, uint64_t delayUs = 0);
+  /**
+   * Once the GPU has done what comes before the event, as the agent's thread asks while a post waits for it. If the
+   * GPU fails first, what waits and will wait for the fence ends failed (kCuda). kUnsupported: not an event of the
+   * agent's GPU; kOutOfRange: never recorded, or the fence has an event already.
+   */
+  Result signalFenceAfter(uint64_t fence, std::shared_ptr<CudaEvent> event);
 
   /**
    * Checks all, then enqueues all or none; one handle per post in `handles`. kLimit for

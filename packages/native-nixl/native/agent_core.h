@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -18,6 +19,8 @@
 #include "handle_table.h"
 
 namespace kvferry {
+
+class CudaEvent;
 
 enum class Intake : uint8_t { kOpen, kClosed, kBroken };
 
@@ -43,6 +46,10 @@ struct OpenFence {
   MonotonicTime due = MonotonicTime::max();
   /** A post was enqueued behind it: only then has the thread a reason to wake when it is signalled. */
   bool isAwaited = false;
+  /** Opens it as well; null: none. */
+  std::shared_ptr<CudaEvent> event;
+  /** Not ok: the GPU failed before the event, and nothing behind the fence is ever posted. It stays so. */
+  Result failure;
 };
 
 /** Fences by number: those below `next` that aren't in `open` have been signalled. */
@@ -50,10 +57,25 @@ struct FenceSet {
   uint64_t first = 0;
   uint64_t next = 0;
   std::unordered_map<uint64_t, OpenFence> open;
+  /** Those with an event, the longest not asked about first; some have been opened since. */
+  std::deque<uint64_t> byEvent;
 
   bool wasMade(uint64_t fence) const noexcept { return fence >= first && fence < next; }
   /** Those whose moment has come need no entry any more. */
   void forgetDue(MonotonicTime now);
+};
+
+/** What a post behind a fence has to know. */
+struct FenceState {
+  /** `min()` without a fence or with a signalled one, `max()` while nobody has said. */
+  MonotonicTime due = MonotonicTime::min();
+  std::shared_ptr<CudaEvent> event;
+  Result failure;
+};
+
+struct AwaitedEvent {
+  uint64_t fence = 0;
+  std::shared_ptr<CudaEvent> event;
 };
 
 /** kOutOfRange: the name, slabs, or the path `ipc`; kUnavailable: no library. */
@@ -75,11 +97,13 @@ class AgentCore {
 
   /** Under the lock: the handle and the imported tables are gone. */
   void forgetPeer(Peer& peer);
-  /**
-   * From when on a post may go out: `min()` without a fence or with a signalled one, `max()` while
-   * nobody has signalled it. Takes the lock.
-   */
-  MonotonicTime fenceDue(uint64_t fence) const;
+  // These three take the lock.
+  FenceState fenceState(uint64_t fence) const;
+  /** Asks the GPU once. True: the fence is open now, or has failed. */
+  bool settleEvent(const AwaitedEvent& awaited);
+  /** Asks about so many of the fences with an event, since nobody else does while no post waits for them. */
+  void settleEvents(size_t count);
+  void wakeForFences();
 
   const AgentConfig config;
 

@@ -1,5 +1,4 @@
-// The JS side of an agent: block tables and fences. All synchronous, none reaches the thread
-// (except that a signalled fence wakes it if posts wait).
+// The JS side of an agent: block tables, and what is asked of peers. None waits for the thread.
 #include <algorithm>
 #include <utility>
 
@@ -128,63 +127,6 @@ Result Agent::pathsTo(uint64_t handle, PeerPaths* paths) const {
   paths->hasSlabs = core_->config.slabs.slabCount > 0 && (*peer)->slabs.slabCount > 0;
   paths->hasIpc = (*peer)->hasIpc;
   return Result::success();
-}
-
-Result Agent::createFence(uint64_t* fence) {
-  std::lock_guard<std::mutex> lock(core_->mutex);
-  Result open = core_->checkIntake();
-  if (!open.ok()) return open;
-  FenceSet& fences = core_->fences;
-  fences.forgetDue(MonotonicClock::now());
-  if (fences.open.size() >= limits::kFenceCountMax) {
-    return Result::overLimit("fenceCountMax", fences.open.size(), limits::kFenceCountMax);
-  }
-  *fence = fences.next++;
-  fences.open.emplace(*fence, OpenFence{});
-  return Result::success();
-}
-
-Result Agent::signalFence(uint64_t fence, uint64_t delayUs) {
-  bool isAwaited = false;
-  {
-    std::lock_guard<std::mutex> lock(core_->mutex);
-    FenceSet& fences = core_->fences;
-    if (!fences.wasMade(fence)) {
-      return Result::failure(Status::kInvalidHandle, "signalFence", "not a fence");
-    }
-    if (delayUs > 1'000 * limits::kFenceDelayMsMax) {
-      return Result::outOfRange("signalFence", "the delay is over an hour");
-    }
-    const auto found = fences.open.find(fence);
-    if (found == fences.open.end()) return Result::success();
-    isAwaited = found->second.isAwaited;
-    if (delayUs == 0) {
-      fences.open.erase(found);
-    } else {
-      // The earliest of all that were said counts.
-      const MonotonicTime due = MonotonicClock::now() + std::chrono::microseconds(delayUs);
-      if (due >= found->second.due) return Result::success();
-      found->second.due = due;
-    }
-  }
-  // Engines make a fence in every step, and most have no post behind them.
-  if (!isAwaited) return Result::success();
-  core_->fenceEpoch.fetch_add(1);
-  core_->queue.wake();
-  return Result::success();
-}
-
-MonotonicTime AgentCore::fenceDue(uint64_t fence) const {
-  if (fence == 0) return MonotonicTime::min();
-  std::lock_guard<std::mutex> lock(mutex);
-  const auto found = fences.open.find(fence);
-  return found == fences.open.end() ? MonotonicTime::min() : found->second.due;
-}
-
-void FenceSet::forgetDue(MonotonicTime now) {
-  for (auto each = open.begin(); each != open.end();) {
-    each = each->second.due <= now ? open.erase(each) : std::next(each);
-  }
 }
 
 }  // namespace kvferry

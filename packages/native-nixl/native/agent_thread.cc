@@ -114,6 +114,7 @@ bool AgentThread::run(Ticket ready) {
   bool isClean = true;
   for (;;) {
     takeCommands();
+    askEvents();
     postHeld();
     poll();
     stepSlabs();
@@ -159,13 +160,13 @@ void AgentThread::sleep() {
   if (core_->queue.hasItems()) return;
   const MonotonicTime now = MonotonicClock::now();
   MonotonicTime end = MonotonicTime::max();
-  if (isPolling()) {
+  if (isPolling() || !awaited_.empty()) {
     const auto quiet = now - lastActivity_;
     if (quiet < kYieldTime || busyScore_ > 0) {
       sched_yield();
       return;
     }
-    end = now + pauseAfter(quiet, !isAwaitingPeers());
+    end = now + pauseAfter(quiet, !isAwaitingPeers() && awaited_.empty());
     if (now - descriptorsCheckedAt_ > kDescriptorCheckTime) {
       descriptors_.markNew();
       descriptorsCheckedAt_ = now;
@@ -203,6 +204,7 @@ bool AgentThread::isFinished(bool* isClean) {
   const bool isLate = MonotonicClock::now() >= closeDeadline_;
   if (isLate) {
     // Never handed to the network, so this is final.
+    awaited_.clear();
     for (auto& transfer : std::exchange(held_, {})) {
       finish(std::move(transfer), TransferOutcome::kFailed,
              Result::failure(Status::kClosed, "post", "the agent was closed"));

@@ -58,6 +58,9 @@ class AgentThread final : private SlabHost {
   // agent_thread_transfers.cc
   void postOrHold(std::unique_ptr<Transfer> transfer);
   void postHeld();
+  /** Where the fence's moment hasn't come; a fence that failed ends it. */
+  void hold(std::unique_ptr<Transfer> transfer, FenceState state);
+  void askEvents();
   void post(std::unique_ptr<Transfer> transfer);
   /** All that a post needs and no byte decides. */
   Result prepare(Transfer& transfer);
@@ -118,6 +121,8 @@ class AgentThread final : private SlabHost {
   std::vector<std::unique_ptr<Transfer>> held_;
   /** When the first of them may go out, as far as it is known. */
   MonotonicTime heldDue_ = MonotonicTime::max();
+  /** What the GPU must have done before some of them go out. */
+  std::vector<AwaitedEvent> awaited_;
   /** Posted, before its deadline. */
   std::vector<std::unique_ptr<Transfer>> active_;
   /** Posted, past its deadline: the drain list. */

@@ -22,17 +22,36 @@ Result pastDeadline(const Transfer& transfer, const char* detail) {
 }  // namespace
 
 void AgentThread::postOrHold(std::unique_ptr<Transfer> transfer) {
-  const MonotonicTime due = core_->fenceDue(transfer->fence);
-  if (due <= MonotonicClock::now()) {
+  FenceState state = core_->fenceState(transfer->fence);
+  if (state.due <= MonotonicClock::now()) {
     post(std::move(transfer));
     return;
   }
   // What the fence stands for changes bytes, not where they lie: when it opens only the post is left.
   // A failure is tried again then, and told then: before, nothing is told of what waits.
-  const bool isPreparable = isReady_ && transfer->path == Path::kDescriptors;
+  const bool isPreparable = isReady_ && state.failure.ok() && transfer->path == Path::kDescriptors;
   if (isPreparable && !prepare(*transfer).ok()) transfer->request.release();
-  heldDue_ = std::min(heldDue_, due);
+  hold(std::move(transfer), std::move(state));
+}
+
+void AgentThread::hold(std::unique_ptr<Transfer> transfer, FenceState state) {
+  if (!state.failure.ok()) {
+    finish(std::move(transfer), TransferOutcome::kFailed, std::move(state.failure));
+    return;
+  }
+  heldDue_ = std::min(heldDue_, state.due);
+  const bool isKnown =
+      std::any_of(awaited_.begin(), awaited_.end(),
+                  [&](const AwaitedEvent& each) { return each.fence == transfer->fence; });
+  if (state.event != nullptr && !isKnown) {
+    awaited_.push_back({transfer->fence, std::move(state.event)});
+  }
   held_.push_back(std::move(transfer));
+}
+
+void AgentThread::askEvents() {
+  // What opens or fails is news of the fence, which `postHeld` looks at.
+  for (const AwaitedEvent& each : awaited_) core_->settleEvent(each);
 }
 
 void AgentThread::postHeld() {
@@ -44,14 +63,14 @@ void AgentThread::postHeld() {
   if (epoch == fenceEpochSeen_ && !isDue) return;
   fenceEpochSeen_ = epoch;
   heldDue_ = MonotonicTime::max();
+  awaited_.clear();
   for (auto& transfer : std::exchange(held_, {})) {
-    const MonotonicTime due = core_->fenceDue(transfer->fence);
+    FenceState state = core_->fenceState(transfer->fence);
     // `post` refuses what is past its deadline.
-    if (transfer->deadline <= now || due <= now) {
+    if (transfer->deadline <= now || state.due <= now) {
       post(std::move(transfer));
     } else {
-      heldDue_ = std::min(heldDue_, due);
-      held_.push_back(std::move(transfer));
+      hold(std::move(transfer), std::move(state));
     }
   }
 }

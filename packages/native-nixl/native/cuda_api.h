@@ -16,7 +16,7 @@ namespace kvferry {
 using CudaPointer = uint64_t;
 using CudaHandle = void*;
 
-/** Passed by value. */
+/** Of memory, or of an event. Passed by value. */
 struct CudaIpcHandle {
   uint8_t bytes[64];
 };
@@ -62,6 +62,7 @@ inline constexpr int kP2pNativeAtomics = 3;
 
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
+inline constexpr unsigned kEventInterprocess = 4;
 inline constexpr unsigned kHostRegisterPortable = 1;
 inline constexpr unsigned kHostRegisterMapped = 2;
 inline constexpr unsigned kIpcLazyPeerAccess = 1;
@@ -108,6 +109,9 @@ inline constexpr int kGranularityRecommended = 1;
   X(eventCreate, cuEventCreate, (CudaHandle*, unsigned))                                           \
   X(eventRecord, cuEventRecord, (CudaHandle, CudaHandle))                                          \
   X(eventQuery, cuEventQuery, (CudaHandle))                                                        \
+  X(eventDestroy, cuEventDestroy_v2, (CudaHandle))                                                 \
+  X(eventExport, cuIpcGetEventHandle, (CudaIpcHandle*, CudaHandle))                                \
+  X(eventOpen, cuIpcOpenEventHandle, (CudaHandle*, CudaIpcHandle))                                 \
   X(ipcExport, cuIpcGetMemHandle, (CudaIpcHandle*, CudaPointer))                                   \
   X(ipcOpen, cuIpcOpenMemHandle_v2, (CudaPointer*, CudaIpcHandle, unsigned))                       \
   X(ipcClose, cuIpcCloseMemHandle, (CudaPointer))                                                  \

@@ -207,13 +207,16 @@ Result readCudaInfo(const std::string& library, CudaInfo* info) {
     info->devices.push_back(std::move(each));
     for (int other = 0; other < count; other++) {
       if (other == ordinal) continue;
-      CudaLinkInfo link{ordinal, other, false, false};
+      CudaLinkInfo link;
+      link.from = ordinal;
+      link.to = other;
       int flag = 0;
       if (api->canAccessPeer(&flag, ordinal, other) == cuda::kSuccess) link.hasAccess = flag != 0;
       flag = 0;
       if (api->p2pAttribute(&flag, cuda::kP2pNativeAtomics, ordinal, other) == cuda::kSuccess) {
         link.hasNativeAtomics = flag != 0;
       }
+      api->p2pAttribute(&link.performanceRank, cuda::kP2pPerformanceRank, ordinal, other);
       info->links.push_back(link);
     }
   }

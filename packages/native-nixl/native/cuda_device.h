@@ -80,6 +80,8 @@ struct CudaLinkInfo {
   bool hasAccess = false;
   /** As over NVLink; not over PCIe. */
   bool hasNativeAtomics = false;
+  /** Of the links of this machine, as the driver ranks them; 0 is the best. */
+  int performanceRank = 0;
 };
 
 struct CudaInfo {

@@ -95,6 +95,13 @@ export interface NativeMemory {
   write(offsetBytes: number, from: Uint8Array): void
 }
 
+export interface NativeDeviceEvent {
+  record(stream: bigint): void
+  isDone(): boolean
+  exportHandle(): Uint8Array
+  free(): void
+}
+
 export interface NativeCudaInfo {
   /** 13000 is CUDA 13.0. */
   readonly driver: number
@@ -111,6 +118,7 @@ export interface NativeCudaInfo {
     readonly to: number
     readonly hasAccess: boolean
     readonly hasNativeAtomics: boolean
+    readonly performanceRank: number
   }[]
 }
 
@@ -150,6 +158,7 @@ export interface NativeAgent {
   createFence(): number
   /** `delayUs`: an integer; 0 signals it at once. */
   signalFence(fence: number, delayUs: number): void
+  signalFenceAfter(fence: number, event: NativeDeviceEvent): void
   post(
     numbers: NativePosts['numbers'],
     isWaitUntilPosted: boolean,
@@ -241,6 +250,12 @@ export interface NativeBinding {
       | [cudaLibrary: string, device: number, ipcCtaCount: number]
   ) => NativeAgent
   readonly Kernels: new (threads: number) => NativeKernels
+  /** Null to make one, bytes of a handle to import, or the driver's pointer to one of this process. */
+  readonly DeviceEvent: new (
+    cudaLibrary: string,
+    device: number,
+    source: null | Uint8Array | bigint,
+  ) => NativeDeviceEvent
   /**
    * Of the host: null for private pages, true for a memfd, or a descriptor to import. Of a GPU (the last two
    * are there): null to allocate, a handle to import (which knows the size), or a descriptor.

@@ -5,7 +5,7 @@
  */
 import { writeFile } from 'node:fs/promises'
 import { ConnectorError } from '@kvferry/connector-api'
-import { Command, CommanderError, Option } from 'commander'
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { cudaMajors, nixlVersion, type CudaMajor } from './install/wheels.ts'
 
 const exitCodes = { success: 0, failed: 1, usage: 2, interrupted: 130 } as const
@@ -19,6 +19,17 @@ interface JsonOption {
 
 const jsonOption = () =>
   new Option('--json <file>', 'write the machine-readable result ("-": standard output)')
+
+/** As many blocks of 4 KiB as a transfer may have. */
+const ratesMibMax = 256
+const ratesMibMin = 4
+
+function ratesMib(text: string): number {
+  const mib = Number(text)
+  if (Number.isInteger(mib) && mib % 2 === 0 && mib >= ratesMibMin && mib <= ratesMibMax) return mib
+  const range = `an even number from ${ratesMibMin} to ${ratesMibMax}`
+  throw new InvalidArgumentError(`MiB of one transfer must be ${range}, e.g. --rates 64.`)
+}
 
 function say(line: string): void {
   process.stderr.write(`${line}\n`)
@@ -79,19 +90,28 @@ function createProgram(signal: AbortSignal): Command {
   program
     .command('doctor')
     .description('move a block between two processes over each transport, and say what is wrong')
+    .option(
+      '--rates [MiB]',
+      'measure each path between GPUs, or in host memory without one, for at most a minute; MiB of one transfer (default: 256)',
+      ratesMib,
+    )
     .addOption(jsonOption())
     .allowExcessArguments(false)
-    .addHelpText('after', '\nExample:\n  kvferry-nixl doctor')
-    .action(async (options: JsonOption) => {
+    .addHelpText('after', '\nExample:\n  kvferry-nixl doctor --rates')
+    .action(async (options: JsonOption & { rates?: true | number }) => {
       const { runDoctor } = await import('./doctor/doctor.ts')
       const { findingText, summaryText } = await import('./report-text.ts')
-      const findings = await runDoctor({
-        signal,
+      const { ratesText } = await import('./doctor/rates-text.ts')
+      const mib = options.rates === true ? ratesMibMax : options.rates
+      const ratesBytes = mib === undefined ? null : mib * 1_048_576
+      const { findings, rates } = await runDoctor({
+        ...{ signal, ratesBytes },
         onFinding: (finding) => say(findingText(finding)),
+        onPair: (pair) => say(ratesText(pair, ratesBytes ?? 0)),
       })
       const isHealthy = findings.every(({ status }) => status !== 'failed')
       await report(
-        { schema: 'kvferry.nixl-doctor/1', isHealthy, findings },
+        { schema: 'kvferry.nixl-doctor/1', isHealthy, findings, rates },
         summaryText(findings),
         options,
       )
@@ -121,6 +141,15 @@ function createProgram(signal: AbortSignal): Command {
     .action(async (side: 'initiator' | 'target') => {
       const { runSide } = await import('./doctor/side.ts')
       await runSide(side)
+    })
+  program
+    .command('doctor-rates <side> <device> <bytes>', { hidden: true })
+    .action(async (side: 'initiator' | 'target', device: string, bytes: string) => {
+      const { runRateSide } = await import('./doctor/rates-side.ts')
+      await runRateSide(side, {
+        device: device === 'host' ? null : Number(device),
+        totalBytes: Number(bytes),
+      })
     })
   return program
 }

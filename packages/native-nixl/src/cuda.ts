@@ -26,6 +26,8 @@ export interface GpuLink {
   readonly hasAccess: boolean
   /** As over NVLink; not over PCIe. */
   readonly hasNativeAtomics: boolean
+  /** Of the links of this machine, as the driver ranks them; 0 is the best. */
+  readonly performanceRank: number
 }
 
 export interface CudaInfo {

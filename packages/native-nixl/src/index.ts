@@ -5,6 +5,7 @@
  */
 export { createNixlAgent, isNixlAvailable, type CreateNixlAgentOptions } from './create-agent.ts'
 export { cudaInfo, isCudaAvailable, type CudaInfo, type GpuInfo, type GpuLink } from './cuda.ts'
+export { createDeviceEvent, importDeviceEvent, type CudaEvent } from './device-event.ts'
 export {
   createDeviceAllocator,
   importDeviceMemory,

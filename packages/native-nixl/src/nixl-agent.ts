@@ -12,6 +12,7 @@ import {
   type BlockTableHandle,
   type BlockTableRegion,
   type FenceHandle,
+  type FenceSignal,
   type PeerHandle,
   type ProcessIdentity,
   type ReadyFence,
@@ -24,6 +25,7 @@ import {
 } from '@kvferry/connector-api'
 import type { NativeAgent, NativeBinding, NativeEvents, NativeTransferFailure } from './binding.ts'
 import { readCompletions } from './completions.ts'
+import { nativeEventOf } from './device-event.ts'
 import { DrainWaiters } from './drain-waiters.ts'
 import { nativeMemoryOf } from './native-memory.ts'
 import { frameMetadata, unframeMetadata } from './metadata-frame.ts'
@@ -174,7 +176,14 @@ export class NixlAgent implements TransferAgent {
     return { handle: fence as FenceHandle }
   }
 
-  signalFence(fence: ReadyFence, { inMs = 0 }: { readonly inMs?: number } = {}): void {
+  signalFence(fence: ReadyFence, { inMs = 0, event }: FenceSignal = {}): void {
+    if (event !== undefined) {
+      const native = nativeEventOf(event)
+      this.#call('signalFence', () =>
+        this.#native.signalFenceAfter(handle(fence?.handle, 'fence.handle'), native),
+      )
+      return
+    }
     if (!(inMs >= 0 && inMs <= limits.fenceDelayMsMax)) {
       throw new RangeError(`inMs must be from 0 to ${limits.fenceDelayMsMax}, got ${inMs}`)
     }

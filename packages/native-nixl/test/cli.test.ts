@@ -38,7 +38,7 @@ describe('kvferry-nixl', { timeout: 120_000 }, () => {
     const result = await run(parameters)
     expect(result.code).toBe(code)
     expect(result.stdout).toContain('Example:')
-    expect(result.stdout).not.toContain('doctor-side')
+    expect(result.stdout).not.toMatch(/doctor-side|doctor-rates/)
   })
 
   test.each([
@@ -47,6 +47,9 @@ describe('kvferry-nixl', { timeout: 120_000 }, () => {
     [['install', '--nonsense']],
     [['nonsense']],
     [['info', 'too', 'many']],
+    [['doctor', '--rates', '5']],
+    [['doctor', '--rates', '258']],
+    [['doctor', '--rates', 'fast']],
   ])('%j is wrong usage: one line, exit code 2', async (parameters) => {
     const { code, stdout, stderr } = await run(parameters)
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
@@ -98,6 +101,31 @@ describe('kvferry-nixl', { timeout: 120_000 }, () => {
           { check: 'GPUs', status: 'ok', remedy: null },
         ],
       })
+      expect(code).toBe(0)
+    })
+
+    test('doctor --rates: without a GPU it says so, and measures host memory by each path, every slot right', async () => {
+      const { code, stdout, stderr } = await run(['doctor', '--rates', '4', '--json', '-'])
+      const { rates, findings } = JSON.parse(stdout) as {
+        rates: { pairs: { paths: string[]; results: { outcome: string; wrongSlots: number }[] }[] }
+        findings: object[]
+      }
+      expect(findings).toContainEqual(expect.objectContaining({ check: 'GPUs', status: 'ok' }))
+      expect(findings).toContainEqual(
+        expect.objectContaining({ check: 'rates, host memory', status: 'ok' }),
+      )
+      expect(rates).toMatchObject({ totalBytes: 4_194_304, pairs: [{ from: null, to: null }] })
+      const { paths, results } = rates.pairs[0]!
+      expect(paths).toEqual(['descriptors', 'slabs'])
+      expect(results).toHaveLength(paths.length * 2 * 3)
+      for (const result of results) {
+        expect(result.outcome).toBe('measured')
+        expect(result.wrongSlots).toBe(0)
+      }
+      expect(stderr).toMatch(
+        /host memory, two processes of this machine: 4 MiB in scattered blocks/,
+      )
+      expect(stderr).toMatch(/GPUs: none/)
       expect(code).toBe(0)
     })
 

@@ -1,7 +1,9 @@
 /** What gpu-suite checks on real GPUs, over the fake driver: the same kernels' text, run on the host. */
 import './fake-cuda.ts'
 import { describe, test } from 'vitest'
+import { createFakeHarness } from './conformance-harness.ts'
 import { fakeLibraryPath } from './fake-library.ts'
+import { fenceChecks } from './gpu/fence-checks.ts'
 import { historyChecks } from './gpu/history-checks.ts'
 import { ipcChecks } from './gpu/ipc-checks.ts'
 import { kernelChecks } from './gpu/kernel-checks.ts'
@@ -17,6 +19,12 @@ describe('GPU memory, kernels, history and ipc over the fake driver', () => {
     ...kernelChecks(scope),
     ...historyChecks(),
     ...ipcChecks(scope),
+    ...fenceChecks(createFakeHarness('descriptors', 0)),
   ]
-  for (const { name, run } of checks) test(name, run)
+  for (const { name, run } of checks) {
+    test(name, async ({ skip }) => {
+      const outcome = await run()
+      if (outcome) skip(outcome.skipped)
+    })
+  }
 })

@@ -130,6 +130,10 @@ export const agentClauses = [
     sentence:
       'a fence whose moment is said beforehand opens then and not before; the earliest counts',
   },
+  {
+    id: 'A7.10',
+    sentence: 'an event that the agent cannot wait for is refused, and the fence stays as it was',
+  },
 
   { id: 'A8.1', sentence: 'a stalled transfer is overdue once, and later ends once', ...stall },
   { id: 'A8.2', sentence: 'what an overdue transfer may touch stays pinned', ...stall },

@@ -45,6 +45,15 @@ export const protocolLimits = {
   pathTrialCount: 3,
   /** Peers whose costs `path: auto` remembers; the oldest are measured anew. */
   measuredPeerCountMax: limits.peerCountMax,
+  /**
+   * GB/s by descriptors below which a peer's GPU memory counts as emulated: above the 2 that software reaches, far below the
+   * 50 and more of a link between GPUs.
+   */
+  emulatedGigabytesPerSecondMax: 4,
+  /** Transfers of fewer bytes say nothing about that: at the threshold they take less than a thread may be held up. */
+  emulationSampleSizeBytesMin: 1_048_576,
+  /** What one descriptor costs at most on a link that has its driver: 4 us measured, 10 with a spinning progress thread. */
+  descriptorCostUsMax: 10,
   /** A token of an association: 128 bits. */
   tokenSizeBytes: 16,
 } as const

@@ -1,10 +1,12 @@
 /**
  * Gives each post of one worker its path (`config.path`), and for `auto` keeps what transfers to each peer
- * have cost (path-costs.ts). Owned by whoever posts, who tells it of every post and every end.
+ * have cost (path-costs.ts). What they cost also says whether a peer's GPU memory is emulated (path-emulation.ts): then
+ * `auto` takes descriptors to it no more. Owned by whoever posts, who tells it of every post and every end.
  */
 import type {
   AgentPath,
   BlockTableHandle,
+  KvCacheLayout,
   PeerHandle,
   TransferAgent,
   TransferCompletion,
@@ -12,16 +14,21 @@ import type {
   TransferPath,
   TransferPost,
   TransferSide,
+  WorkerComponents,
 } from '../index.ts'
 import { protocolLimits } from './limits.ts'
 import { beginTrial, choosePath, endTrial, unmeasuredCosts, type PathCosts } from './path-costs.ts'
+import { judgeRate, unknownEmulation, type EmulationProbe } from './path-emulation.ts'
 
-/** What a choice is made from, for one peer. */
+type Direction = TransferPost['direction']
+
+/** What a choice is made from, for one peer and direction. */
 interface PeerCosts {
   /** Descriptors first. */
   readonly paths: readonly AgentPath[]
   /** By size class of the pieces, log2 of their bytes. */
   readonly bySize: Map<number, PathCosts>
+  probe: EmulationProbe
 }
 
 /** What a post is measured by. */
@@ -36,14 +43,38 @@ export interface RoutedPost {
   readonly size: Size | null
 }
 
-interface OpenTrial extends Size {
-  readonly costs: PeerCosts
+/** Sums over transfers: what was under way with one of them is a difference of such sums. */
+interface Traffic {
+  readonly bytes: number
+  /** What they are at most, until they have ended: then as the agent says. */
+  readonly descriptorCount: number
+}
+
+interface OpenTransfer {
+  /** Null where it is only traffic. */
+  readonly trial: { readonly costs: PeerCosts; readonly size: Size } | null
   readonly path: AgentPath
+  readonly direction: Direction
+  readonly traffic: Traffic
+  /** What had ended when it was posted. */
+  readonly endedBefore: Traffic
+}
+
+const noTraffic: Traffic = { bytes: 0, descriptorCount: 0 }
+
+/** Descriptors to that peer were found to be emulated. */
+export interface EmulatedDirection {
+  readonly direction: Direction
+  readonly gigabytesPerSecond: number
+  /** `auto` takes another path from now on; else there is none, or another is configured. */
+  readonly isAvoided: boolean
 }
 
 export interface PathChooserOptions {
   readonly agent: TransferAgent
   readonly path: TransferPath
+  /** The blocks lie on a GPU: there it is possible that transfers are emulated. */
+  readonly isOnGpu: boolean
   /** A transfer was posted by slabs. */
   readonly onSlabs: () => void
 }
@@ -51,10 +82,12 @@ export interface PathChooserOptions {
 export class PathChooser {
   readonly #init: PathChooserOptions
   /** The oldest are forgotten first, and measured anew if they come back. */
-  readonly #peers = new Map<PeerHandle, PeerCosts>()
+  readonly #peers = new Map<PeerHandle, Readonly<Record<Direction, PeerCosts>>>()
   /** No more than the agent has open transfers. */
-  readonly #open = new Map<TransferHandle, OpenTrial>()
+  readonly #open = new Map<TransferHandle, OpenTransfer>()
   readonly #blockSizes = new Map<BlockTableHandle, readonly number[]>()
+  #posted = noTraffic
+  #ended = noTraffic
 
   constructor(init: PathChooserOptions) {
     this.#init = init
@@ -62,51 +95,99 @@ export class PathChooser {
 
   route(post: TransferPost): RoutedPost {
     const { path } = this.#init
-    if (path === 'slabs' || path === 'ipc') return { post: { ...post, path }, size: null }
-    const costs = path === 'auto' ? this.#costsOf(post.peer) : null
+    if (isFixed(path)) return { post: { ...post, path }, size: null }
+    const costs = this.#costsOf(post)
     if (costs === null) return { post, size: null }
+    const paths = this.#choicesOf(costs)
+    if (paths.length === 1 && costs.probe.verdict !== 'unknown') {
+      return { post: { ...post, path: paths[0]! }, size: null }
+    }
     const size = this.#sizeOf(post)
-    const { bySize, paths } = costs
+    const { bySize } = costs
     const chosen = choosePath(bySize.get(size.sizeClass) ?? unmeasuredCosts, size.pieceCount, paths)
     return { post: { ...post, path: chosen }, size }
   }
 
   posted(transfer: TransferHandle, { post, size }: RoutedPost): void {
-    const { peer, path = 'descriptors' } = post
+    const { direction, path = 'descriptors' } = post
     if (path === 'slabs') this.#init.onSlabs()
-    const costs = size === null ? null : this.#costsOf(peer)
-    if (size === null || costs === null) return
-    const before = costs.bySize.get(size.sizeClass) ?? unmeasuredCosts
-    costs.bySize.set(size.sizeClass, beginTrial(before, size.pieceCount, path))
-    this.#open.set(transfer, { ...size, costs, path })
+    const costs = size === null ? null : this.#costsOf(post)
+    const trial = size === null || costs === null ? null : { size, costs }
+    if (trial !== null) {
+      const { pieceCount, sizeClass } = trial.size
+      const before = trial.costs.bySize.get(sizeClass) ?? unmeasuredCosts
+      trial.costs.bySize.set(sizeClass, beginTrial(before, pieceCount, path))
+    }
+    const traffic = this.#isProbing ? this.#trafficOf(post) : noTraffic
+    if (trial === null && traffic.bytes === 0) return
+    this.#posted = addTraffic(this.#posted, traffic)
+    this.#open.set(transfer, { trial, path, direction, traffic, endedBefore: this.#ended })
   }
 
-  ended(completion: TransferCompletion): void {
-    const trial = this.#open.get(completion.transfer)
-    if (trial === undefined || completion.status === 'overdue') return
+  /** Not null when this end is the one that shows that the peer is emulated; once for each peer and direction. */
+  ended(completion: TransferCompletion): EmulatedDirection | null {
+    const transfer = this.#open.get(completion.transfer)
+    if (transfer === undefined || completion.status === 'overdue') return null
     this.#open.delete(completion.transfer)
-    const { sizeClass, pieceCount, path } = trial
-    const { bySize, paths } = trial.costs
-    const { prepareUs, wireUs } = completion.times
+    const { trial, path, traffic } = transfer
+    const { prepareUs, wireUs, descriptorsAfterMerge } = completion.times
+    if (this.#isProbing) {
+      const descriptorCount = descriptorsAfterMerge - traffic.descriptorCount
+      this.#posted = addTraffic(this.#posted, { bytes: 0, descriptorCount })
+      this.#ended = addTraffic(this.#ended, addTraffic(traffic, { bytes: 0, descriptorCount }))
+    }
+    if (trial === null) return null
+    const { costs, size } = trial
     const us = completion.status === 'done' ? prepareUs + wireUs : Infinity
-    bySize.set(sizeClass, endTrial(bySize.get(sizeClass)!, pieceCount, path, us, paths))
+    const before = costs.bySize.get(size.sizeClass) ?? unmeasuredCosts
+    const after = endTrial(before, size.pieceCount, path, us, this.#choicesOf(costs))
+    costs.bySize.set(size.sizeClass, after)
+    const isSample = this.#isProbing && path === 'descriptors' && completion.status === 'done'
+    return isSample ? this.#judge(costs, transfer, us) : null
   }
 
-  /** Null where there is no choice: one of both agents has descriptors alone, or the peer is gone. */
-  #costsOf(peer: PeerHandle): PeerCosts | null {
-    const { agent } = this.#init
-    if (agent.paths.length < 2) return null
+  #judge(costs: PeerCosts, transfer: OpenTransfer, us: number): EmulatedDirection | null {
+    const { direction, endedBefore } = transfer
+    const before = costs.probe
+    costs.probe = judgeRate(before, {
+      bytes: this.#posted.bytes - endedBefore.bytes,
+      descriptorCount: this.#posted.descriptorCount - endedBefore.descriptorCount,
+      us,
+    })
+    const { verdict, gigabytesPerSecond } = costs.probe
+    if (verdict !== 'emulated' || before.verdict === 'emulated') return null
+    // What was measured compares with a path that is no choice any more.
+    costs.bySize.clear()
+    const isAvoided = !this.#choicesOf(costs).includes('descriptors')
+    return { direction, gigabytesPerSecond, isAvoided }
+  }
+
+  get #isProbing(): boolean {
+    return this.#init.isOnGpu && !isFixed(this.#init.path)
+  }
+
+  #choicesOf({ paths, probe }: PeerCosts): readonly AgentPath[] {
+    if (this.#init.path !== 'auto') return ['descriptors']
+    const others = paths.filter((path) => path !== 'descriptors')
+    return probe.verdict === 'emulated' && others.length > 0 ? others : paths
+  }
+
+  /** Null where there is nothing to measure: no choice and no GPU, or the peer is gone. */
+  #costsOf({ peer, direction }: TransferPost): PeerCosts | null {
+    const { agent, path, isOnGpu } = this.#init
+    if (!isOnGpu && (path !== 'auto' || agent.paths.length < 2)) return null
     const known = this.#peers.get(peer)
-    if (known !== undefined) return known
+    if (known !== undefined) return known[direction]
     const paths = pathsTo(agent, peer)
-    if (paths.length < 2) return null
-    const costs: PeerCosts = { paths, bySize: new Map() }
+    if (paths.length < (isOnGpu ? 1 : 2)) return null
+    const unmeasured = () => ({ paths, bySize: new Map(), probe: unknownEmulation })
+    const costs = { read: unmeasured(), write: unmeasured() }
     this.#peers.set(peer, costs)
     for (const oldest of this.#peers.keys()) {
       if (this.#peers.size <= protocolLimits.measuredPeerCountMax) break
       this.#peers.delete(oldest)
     }
-    return costs
+    return costs[direction]
   }
 
   #sizeOf({ local, remote }: TransferPost): Size {
@@ -115,6 +196,16 @@ export class PathChooser {
     const bytes =
       'blockIds' in local ? local.blockIds.length * sumOf(blockSizes) : sumOf(local.lengths)
     return { pieceCount, sizeClass: Math.floor(Math.log2(bytes / pieceCount)) }
+  }
+
+  /** As it is where no neighbours are one. */
+  #trafficOf({ local, remote }: TransferPost): Traffic {
+    const blockSizes = this.#blockSizesOf(local.table)
+    const countOf = (side: TransferSide) =>
+      'blockIds' in side ? side.blockIds.length * blockSizes.length : side.lengths.length
+    const bytes =
+      'blockIds' in local ? local.blockIds.length * sumOf(blockSizes) : sumOf(local.lengths)
+    return { bytes, descriptorCount: Math.max(countOf(local), countOf(remote)) }
   }
 
   /** A worker posts from one table or two. */
@@ -147,6 +238,24 @@ export function pieceCountOf(
   }
   return runCount * regionCount
 }
+
+/** Nothing of it is measured. */
+const isFixed = (path: TransferPath): path is 'slabs' | 'ipc' => path === 'slabs' || path === 'ipc'
+
+/** Of a worker that posts blocks of these caches. */
+export function pathChooserFor(
+  { agent, config }: WorkerComponents,
+  { regions }: KvCacheLayout,
+  onSlabs: () => void,
+): PathChooser {
+  const isOnGpu = regions.some(({ memory }) => memory.kind === 'cuda')
+  return new PathChooser({ agent, path: config.path, isOnGpu, onSlabs })
+}
+
+const addTraffic = (sum: Traffic, { bytes, descriptorCount }: Traffic): Traffic => ({
+  bytes: sum.bytes + bytes,
+  descriptorCount: sum.descriptorCount + descriptorCount,
+})
 
 function pathsTo(agent: TransferAgent, peer: PeerHandle): readonly AgentPath[] {
   try {

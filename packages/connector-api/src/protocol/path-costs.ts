@@ -42,8 +42,8 @@ const classOf = (pieceCount: number): number => Math.floor(Math.log2(Math.max(1,
 export const othersFrom = ({ others }: PathCosts): number => Math.min(...others.keys())
 
 /**
- * Which of `paths` that many pieces take: always the same ones, of which the first is `descriptors`. While that isn't known
- * the one that was tried least.
+ * Which of `paths` that many pieces take: always the same ones, of which the first is `descriptors` where they are a choice.
+ * While that isn't known the one that was tried least.
  */
 export function choosePath(
   costs: PathCosts,

@@ -20,6 +20,8 @@ export const writeCounterNames = [
   'writesOverdue',
   /** Of all that were posted, those on the path `slabs`. */
   'writesBySlabs',
+  /** Consumers to whose GPU memory WRITEs by descriptors turned out to be emulated. */
+  'peersEmulated',
   'leasesExpired',
   /** Kept for nobody: the answer with the handoff reached no one, and nobody had come for the blocks. */
   'handoffsUndelivered',

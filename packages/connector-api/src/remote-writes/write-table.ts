@@ -11,13 +11,15 @@ import type {
   WorkerComponents,
 } from '../index.ts'
 import {
-  PathChooser,
   asConnectorError,
   endedAtMs,
+  pathChooserFor,
   postAll,
   recordOverdue,
   recordTransfer,
+  reportEmulation,
   takenAtMs,
+  type PathChooser,
 } from '../protocol/index.ts'
 import type { ConsumerPeer } from './consumer-peers.ts'
 import { writeLimits } from './limits.ts'
@@ -67,9 +69,8 @@ export class WriteTable<Part extends WritePart> {
   constructor(init: WriteTableOptions<Part>) {
     this.#init = init
     this.#components = init.components
-    const { agent, config } = init.components
     const onSlabs = (): void => init.counters.add('writesBySlabs')
-    this.#paths = new PathChooser({ agent, path: config.path, onSlabs })
+    this.#paths = pathChooserFor(init.components, init.cache.caches, onSlabs)
   }
 
   get openCount(): number {
@@ -106,10 +107,8 @@ export class WriteTable<Part extends WritePart> {
       }
     })
     const posts = planned.map(({ post }) => post)
-    const results = postAll(this.#components.agent, posts, {
-      waitUntilPosted: false,
-      paths: this.#paths,
-    })
+    const options = { waitUntilPosted: false, paths: this.#paths }
+    const results = postAll(this.#components.agent, posts, options)
     const handedOverAtMs = this.#components.clock.now()
     for (const [at, result] of results.entries()) {
       const { part, isLast, isNotified } = planned[at]!.one
@@ -124,9 +123,11 @@ export class WriteTable<Part extends WritePart> {
 
   onCompletions(completions: readonly TransferCompletion[]): void {
     for (const completion of completions) {
-      this.#paths.ended(completion)
+      const emulated = this.#paths.ended(completion)
       const write = this.#writes.get(completion.transfer)
-      if (write !== undefined) this.#complete(write, completion)
+      if (write === undefined) continue
+      reportEmulation(this.#init, write.part.peer, emulated)
+      this.#complete(write, completion)
     }
     this.flush()
   }

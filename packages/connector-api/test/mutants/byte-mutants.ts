@@ -144,6 +144,15 @@ export const byteMutants: readonly Mutant[] = [
     wrapAgent: (agent) => ({ ...agent, signalFence: (fence) => agent.signalFence(fence) }),
   },
   {
+    name: 'an event of nobody opens the fence',
+    clause: 'A7.10',
+    wrapAgent: (agent) => ({
+      ...agent,
+      signalFence: (fence, signal) =>
+        agent.signalFence(fence, signal?.event === undefined ? signal : {}),
+    }),
+  },
+  {
     name: 'the notification overtakes the data',
     clause: 'A6.1',
     wrapAgent: (agent) => ({

@@ -7,6 +7,7 @@
 // KVFERRY_FAKE_CUDA_LINKS=0: none of them can map memory of another.
 // KVFERRY_FAKE_CUDA_STALLED=1: no question lets anything happen, as when other work has the GPU.
 // KVFERRY_FAKE_CUDA_BLOCKS_MAX: a launch of more blocks is refused.
+// KVFERRY_FAKE_CUDA_QUERY_STATUS: what every question about an event answers, as after a kernel's error.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -92,54 +93,16 @@ FAKE_EXPORT int cuCtxSetCurrent(CudaHandle context) {
   return kSuccess;
 }
 
-FAKE_EXPORT int cuStreamCreate(CudaHandle* stream, unsigned) {
-  if (current == 0) return kInvalidContext;
-  *stream = new Stream;
-  return kSuccess;
-}
-FAKE_EXPORT int cuStreamSynchronize(CudaHandle stream) {
-  const Lock lock(driver().mutex);
-  while (static_cast<Stream*>(stream)->step()) continue;
-  return kSuccess;
-}
-FAKE_EXPORT int cuStreamWaitEvent(CudaHandle stream, CudaHandle event, unsigned) {
-  const Lock lock(driver().mutex);
-  // As the event is marked now: it may be marked again later.
-  const Event marked = *static_cast<Event*>(event);
-  static_cast<Stream*>(stream)->push([marked] {
-    while (marked.stream != nullptr && marked.stream->done < marked.after) marked.stream->step();
-  });
-  return kSuccess;
-}
-FAKE_EXPORT int cuEventCreate(CudaHandle* event, unsigned) {
-  *event = new Event;
-  return kSuccess;
-}
-FAKE_EXPORT int cuEventRecord(CudaHandle event, CudaHandle stream) {
-  const Lock lock(driver().mutex);
-  auto* const each = static_cast<Event*>(event);
-  each->stream = static_cast<Stream*>(stream);
-  each->after = each->stream->enqueued;
-  return kSuccess;
-}
-/** Each question lets one thing happen. */
-FAKE_EXPORT int cuEventQuery(CudaHandle event) {
-  const Lock lock(driver().mutex);
-  auto* const each = static_cast<Event*>(event);
-  if (each->stream == nullptr || each->stream->done >= each->after) return kSuccess;
-  if (setting("KVFERRY_FAKE_CUDA_STALLED", 0) == 0) each->stream->step();
-  return kNotReady;
-}
 FAKE_EXPORT int cuMemcpyAsync(CudaPointer to, CudaPointer from, size_t bytes, CudaHandle stream) {
   const Lock lock(driver().mutex);
-  static_cast<Stream*>(stream)->push([=] {
+  streamOf(stream)->push([=] {
     std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   });
   return kSuccess;
 }
 FAKE_EXPORT int cuMemsetD8Async(CudaPointer to, unsigned char value, size_t bytes, CudaHandle stream) {
   const Lock lock(driver().mutex);
-  static_cast<Stream*>(stream)->push([=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
+  streamOf(stream)->push([=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
   return kSuccess;
 }
 
@@ -165,7 +128,7 @@ FAKE_EXPORT int cuLaunchKernel(CudaHandle function, unsigned blocks, unsigned, u
   const auto* first = static_cast<const uint8_t*>(parameters[0]);
   // A launch takes its arguments at once.
   std::vector<uint8_t> arguments(first, first + kernel->argumentBytes);
-  static_cast<Stream*>(stream)->push([=, taken = std::move(arguments)] {
+  streamOf(stream)->push([=, taken = std::move(arguments)] {
     runGrid(*kernel, taken.data(), blocks, threads);
   });
   return kSuccess;

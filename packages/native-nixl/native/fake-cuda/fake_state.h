@@ -1,6 +1,7 @@
 // What the two halves of the fake driver share: its state, under one lock. See fake_driver.cc.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
@@ -45,27 +46,46 @@ struct Range {
   uint64_t openCount = 0;
 };
 
+struct Work {
+  std::function<void()> run;
+  /** What comes behind waits until it answers true. */
+  std::function<bool()> isReady;
+};
+
 struct Stream {
-  std::deque<std::function<void()>> work;
+  std::deque<Work> work;
   uint64_t enqueued = 0;
   uint64_t done = 0;
 
-  void push(std::function<void()> step) {
-    work.push_back(std::move(step));
+  void push(std::function<void()> run, std::function<bool()> isReady = {}) {
+    work.push_back({std::move(run), std::move(isReady)});
     enqueued += 1;
   }
+  /** False: nothing there, or what is there still waits. */
   bool step() {
     if (work.empty()) return false;
-    work.front()();
+    const Work& first = work.front();
+    if (first.isReady && !first.isReady()) return false;
+    if (first.run) first.run();
     work.pop_front();
     done += 1;
     return true;
   }
 };
 
+/** What other processes see of an event: recorded so often, and the last of these that happened. */
+struct SharedEvent {
+  std::atomic<uint64_t> recorded;
+  std::atomic<uint64_t> happened;
+};
+
 struct Event {
+  /** Where it was recorded last; null: nowhere here. */
   Stream* stream = nullptr;
   uint64_t after = 0;
+  /** Of one made for other processes, or another's; null: neither. */
+  SharedEvent* shared = nullptr;
+  int file = -1;
 };
 
 struct Virtual {
@@ -79,6 +99,10 @@ struct Driver {
   std::map<uint64_t, Virtual> virtuals;
   std::map<uint64_t, uint64_t> reserved;
   std::map<void*, size_t> registered;
+  /** Those that were not destroyed. */
+  std::set<Event*> events;
+  /** The context's own stream, by GPU: what 0 stands for. */
+  std::map<uintptr_t, Stream> ownStreams;
   /** Which GPU's context may use which other's memory. */
   std::set<std::pair<int, int>> peers;
   /** Where memory of other processes is mapped, by its file. */
@@ -93,6 +117,9 @@ inline Driver& driver() {
 }
 
 using Lock = std::lock_guard<std::recursive_mutex>;
+/** 0 is the context's own. */
+Stream* streamOf(CudaHandle handle);
+
 /** Context of the calling thread: the number of its GPU plus one. */
 inline thread_local uintptr_t current = 0;
 

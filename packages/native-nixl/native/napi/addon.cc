@@ -10,6 +10,7 @@
 #include "arguments.h"
 #include "cuda_info_value.h"
 #include "descriptor_value.h"
+#include "event_wrap.h"
 #include "kernels_wrap.h"
 #include "limits_value.h"
 #include "memory_wrap.h"
@@ -36,6 +37,7 @@ class NixlAddon final : public Napi::Addon<NixlAddon> {
                              InstanceValue("Agent", AgentWrap::define(env)),
                              InstanceValue("Kernels", KernelsWrap::define(env)),
                              InstanceValue("Memory", MemoryWrap::define(env)),
+                             InstanceValue("DeviceEvent", EventWrap::define(env)),
                          });
   }
 

@@ -44,6 +44,7 @@ Napi::Function AgentWrap::define(Napi::Env env) {
           InstanceMethod<&AgentWrap::releaseBlockTable>("releaseBlockTable"),
           InstanceMethod<&AgentWrap::createFence>("createFence"),
           InstanceMethod<&AgentWrap::signalFence>("signalFence"),
+          InstanceMethod<&AgentWrap::signalFenceAfter>("signalFenceAfter"),
           InstanceMethod<&AgentWrap::post>("post"),
           InstanceMethod<&AgentWrap::expectNotifications>("expectNotifications"),
           InstanceMethod<&AgentWrap::counters>("counters"),
@@ -245,21 +246,6 @@ Napi::Value AgentWrap::releaseBlockTable(const Napi::CallbackInfo& info) {
   uint64_t table = 0;
   if (!readInteger(info[0], "table", &table)) return info.Env().Undefined();
   const Result result = agent_->releaseBlockTable(table);
-  return result.ok() ? info.Env().Undefined() : throwResult(info.Env(), result);
-}
-
-Napi::Value AgentWrap::createFence(const Napi::CallbackInfo& info) {
-  uint64_t fence = 0;
-  const Result result = agent_->createFence(&fence);
-  return handleOrThrow(info.Env(), result, fence);
-}
-
-Napi::Value AgentWrap::signalFence(const Napi::CallbackInfo& info) {
-  uint64_t fence = 0;
-  uint64_t delayUs = 0;
-  if (!readInteger(info[0], "fence", &fence)) return info.Env().Undefined();
-  if (!readInteger(info[1], "delayUs", &delayUs)) return info.Env().Undefined();
-  const Result result = agent_->signalFence(fence, delayUs);
   return result.ok() ? info.Env().Undefined() : throwResult(info.Env(), result);
 }
 

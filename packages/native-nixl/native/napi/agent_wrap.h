@@ -40,6 +40,7 @@ class AgentWrap final : public Napi::ObjectWrap<AgentWrap>, private ExitGuarded 
   Napi::Value releaseBlockTable(const Napi::CallbackInfo& info);
   Napi::Value createFence(const Napi::CallbackInfo& info);
   Napi::Value signalFence(const Napi::CallbackInfo& info);
+  Napi::Value signalFenceAfter(const Napi::CallbackInfo& info);
   Napi::Value post(const Napi::CallbackInfo& info);
   Napi::Value expectNotifications(const Napi::CallbackInfo& info);
   Napi::Value counters(const Napi::CallbackInfo& info);

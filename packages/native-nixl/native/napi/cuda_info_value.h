@@ -6,7 +6,7 @@
 
 namespace kvferry {
 
-/** `{ driver, devices: [{ name, uuid, … }], links: [{ from, to, hasAccess, hasNativeAtomics }] }`. */
+/** `{ driver, devices: [{ name, uuid, … }], links: [{ from, to, hasAccess, … }] }`. */
 inline Napi::Object cudaInfoValue(Napi::Env env, const CudaInfo& info) {
   Napi::Array devices = Napi::Array::New(env, info.devices.size());
   for (uint32_t i = 0; i < info.devices.size(); i++) {
@@ -28,6 +28,7 @@ inline Napi::Object cudaInfoValue(Napi::Env env, const CudaInfo& info) {
     link.Set("to", each.to);
     link.Set("hasAccess", each.hasAccess);
     link.Set("hasNativeAtomics", each.hasNativeAtomics);
+    link.Set("performanceRank", each.performanceRank);
     links.Set(i, link);
   }
   Napi::Object object = Napi::Object::New(env);

@@ -1,9 +1,10 @@
 /**
  * Finds out whether NIXL works here, by use: is the library whole, does it load, and does a block arrive
  * in both directions between two processes over each transport. Says which transport UCX really chose,
- * and for each failure what mends it. Called by `kvferry-nixl doctor`.
+ * and for each failure what mends it; when asked, what each path moves. Called by `kvferry-nixl doctor`.
  */
 import { dirname } from 'node:path'
+import { cudaInfo } from '../cuda.ts'
 import { findGpus, noGpu } from './gpus.ts'
 import { findLibrary } from '../library-path.ts'
 import { loadBinding } from '../load-binding.ts'
@@ -11,6 +12,8 @@ import { checkInstallation, readManifest } from '../install/manifest.ts'
 import { nixlWheels } from '../install/wheels.ts'
 import { asConnectorError, callNative } from '../nixl-error.ts'
 import { moveBlock, type MoveResult } from './move-block.ts'
+import { measureRates, type PairRates, type Rates } from './rates.ts'
+import { rateFinding } from './rates-text.ts'
 
 export interface Finding {
   readonly check: string
@@ -48,28 +51,48 @@ const transportCases: readonly TransportCase[] = [
 ]
 
 export interface DoctorOptions {
+  /** Bytes of one transfer, to measure rates with; null: none are measured. */
+  readonly ratesBytes?: number | null
+  readonly onPair?: (pair: PairRates) => void
   /** Called after each check. */
   readonly onFinding?: (finding: Finding) => void
   readonly signal?: AbortSignal
 }
 
+export interface Diagnosis {
+  readonly findings: readonly Finding[]
+  /** Null: not asked for, or NIXL can't be used. */
+  readonly rates: Rates | null
+}
+
 /** Never rejects for what it finds, only when aborted. */
-export async function runDoctor(options: DoctorOptions = {}): Promise<Finding[]> {
+export async function runDoctor(options: DoctorOptions = {}): Promise<Diagnosis> {
   const findings: Finding[] = []
   const add = (finding: Finding) => {
     findings.push(finding)
     options.onFinding?.(finding)
     return finding.status !== 'failed'
   }
-  if (!add(checkAddon())) return findings
+  if (!add(checkAddon())) return { findings, rates: null }
   const library = await checkLibrary()
-  if (!add(library)) return findings
+  if (!add(library)) return { findings, rates: null }
   const gpus = findGpus()
   for (const transportCase of transportCases) {
     add(await checkTransport(transportCase, gpus.length > 0, options.signal))
   }
   for (const finding of gpus.length > 0 ? gpus : [noGpu()]) add(finding)
-  return findings
+  const { ratesBytes: totalBytes = null, onPair, signal } = options
+  if (totalBytes === null) return { findings, rates: null }
+  const rates = await measureRates({
+    cuda: gpus.length > 0 ? cudaInfo() : null,
+    totalBytes,
+    ...(signal === undefined ? {} : { signal }),
+    onPair(pair) {
+      add(rateFinding(pair))
+      onPair?.(pair)
+    },
+  })
+  return { findings, rates }
 }
 
 function failure(check: string, error: unknown): Finding {

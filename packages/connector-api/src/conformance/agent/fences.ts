@@ -115,4 +115,17 @@ export const fences: GroupRuns<'A7'> = {
       )
     }
   },
+  async 'A7.10'(context) {
+    const pair = await createPair(context)
+    const fence = context.createFence()
+    const transfer = context.postOne({ ...smallPost(pair), after: fence })
+    const event = { kind: 'cuda', device: 0 } as const
+    await assertRefused('a foreign event', ['TypeError', 'ERR_KV_UNSUPPORTED'], () =>
+      context.agent.signalFence(fence, { event }),
+    )
+    await context.quiet()
+    assert.deepEqual(context.recorder.completions, [])
+    context.agent.signalFence(fence)
+    await context.done(transfer)
+  },
 }

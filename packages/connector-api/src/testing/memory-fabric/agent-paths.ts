@@ -1,4 +1,4 @@
-/** The paths between agents of the fabric. */
+/** What agents of the fabric have, and what they lack. */
 import { ConnectorError } from '../../errors.ts'
 import type { AgentPath } from '../../slabs.ts'
 import type { AgentProcess } from './agent-process.ts'
@@ -20,4 +20,10 @@ export function assertPath(
   if (pathsOf(...processes).includes(path)) return
   const message = `${where}.path: one of the two agents has no ${path}`
   throw new ConnectorError('ERR_KV_UNSUPPORTED', message, { capability: 'path' })
+}
+
+/** Nothing happens on a GPU here. */
+export function noEvents(): ConnectorError {
+  const message = 'signalFence: an agent in memory has no GPU to ask about an event'
+  return new ConnectorError('ERR_KV_UNSUPPORTED', message, { capability: 'fence by event' })
 }

@@ -9,7 +9,7 @@ import { limits } from '../../limits.ts'
 import type { FenceHandle, ReadyFence, TransferAgent } from '../../transfer-agent.ts'
 import type { TransferHandle, TransferPost } from '../../transfer-agent.ts'
 import type { AgentProcess } from './agent-process.ts'
-import { assertPath, pathsOf } from './agent-paths.ts'
+import { assertPath, noEvents, pathsOf } from './agent-paths.ts'
 import { AgentRegistry } from './agent-registry.ts'
 import { piecesOf } from './block-table.ts'
 import type { BlockTable } from './block-table.ts'
@@ -219,7 +219,8 @@ export function createMemoryAgent(core: FabricCore, process: AgentProcess): Memo
       assertUsable()
       return { handle: fences.add({ held: [] }) }
     },
-    signalFence({ handle }, { inMs = 0 } = {}) {
+    signalFence({ handle }, { inMs = 0, event } = {}) {
+      if (event !== undefined) throw noEvents()
       if (!(inMs >= 0 && inMs <= limits.fenceDelayMsMax)) {
         throw new RangeError(`inMs must be from 0 to ${limits.fenceDelayMsMax}, got ${inMs}`)
       }

@@ -1,14 +1,16 @@
-/** A pool of GPU memory seen as blocks of any size, and as small slots for content and digests. */
+/** A pool of memory, of the host or a GPU, seen as blocks of any size, and as small slots for content and digests. */
 import type {
   BlockTableRegion,
   KvCacheLayout,
+  KvMemory,
   RegionHandle,
   TokenSlots,
 } from '@kvferry/connector-api'
-import type { DeviceKvMemory } from '../../src/index.ts'
+import { createDeviceAllocator, type DeviceKvMemory } from '../device-memory.ts'
+import { createHostAllocator } from '../host-memory.ts'
 
 export interface RatesPool {
-  readonly memory: DeviceKvMemory
+  readonly memory: KvMemory
   readonly sizeBytes: number
   readonly slotBytes: number
   caches(blockBytes: number): KvCacheLayout
@@ -19,8 +21,15 @@ export interface RatesPool {
 
 const slotBytes = 4_096
 const spoilBytes = 16_777_216
+const spoiltByte = 0xee
 
-export function poolOf(memory: DeviceKvMemory): RatesPool {
+/** `device`: number of a GPU; null: the host's memory. */
+export function openPool(device: number | null, sizeBytes: number): RatesPool {
+  const allocator = device === null ? createHostAllocator() : createDeviceAllocator({ device })
+  return poolOf(allocator.allocate({ sizeBytes }))
+}
+
+function poolOf(memory: KvMemory): RatesPool {
   const { sizeBytes } = memory
   const blocks = (blockSizeBytes: number) => ({
     ...{ offsetBytes: 0, blockSizeBytes, blockStrideBytes: blockSizeBytes },
@@ -35,8 +44,15 @@ export function poolOf(memory: DeviceKvMemory): RatesPool {
     }),
     region: (region, blockBytes) => ({ region, ...blocks(blockBytes) }),
     spoil() {
-      const bytes = new Uint8Array(Math.min(spoilBytes, sizeBytes)).fill(0xee)
-      for (let at = 0; at < sizeBytes; at += bytes.length) memory.write(at, bytes)
+      if (memory.bytes !== null) {
+        memory.bytes.fill(spoiltByte)
+        return
+      }
+      const bytes = new Uint8Array(Math.min(spoilBytes, sizeBytes)).fill(spoiltByte)
+      for (let at = 0; at < sizeBytes; at += bytes.length) {
+        const part = bytes.subarray(0, Math.min(bytes.length, sizeBytes - at))
+        ;(memory as DeviceKvMemory).write(at, part)
+      }
     },
   }
 }
