@@ -3,7 +3,8 @@
 vLLM makes one instance per role. Every hook is thin: it takes out of vLLM's objects what the half of its
 role needs, and whatever goes wrong there is logged, counted and answered with "nothing to transfer",
 because an exception that leaves a hook ends the whole engine. Start-up is the exception: an engine that
-was asked to transfer and can't must not start.
+was asked to transfer and can't must not start. Which methods need no guard, and why, says
+tests/test_connector_hooks.py.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     SupportsHMA,
 )
 
-from .hook_timing import hook, timer
+from .hook_timing import guard, hook, timer
 from .host_process import HostProcess, default_command
 from .kv_layout import block_tokens_of, describe_caches, layout_name_of
 from .memfd_pool import MemfdPool
@@ -142,12 +143,9 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
                 request.cache_salt,
             )
 
+    @hook(lambda: KVFerryMetadata(Step.nothing(None, False)))
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVFerryMetadata:
         timer.begin_step(bool(scheduler_output.num_scheduled_tokens))
-        return self._build_connector_meta(scheduler_output)
-
-    @hook(lambda: KVFerryMetadata(Step.nothing(None, False)))
-    def _build_connector_meta(self, scheduler_output: SchedulerOutput) -> KVFerryMetadata:
         assert self._scheduler is not None
         half = self._scheduler
         after = note_growth(half, scheduler_output) if half.is_following else {}
@@ -194,31 +192,26 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
         """vLLM's own cache is dropped with all that connectors keep, as after a change of weights. False: not now."""
         return self._scheduler is None or self._scheduler.reset_history()
 
+    @guard(lambda: False)
     def has_pending_push_work(self) -> bool:
         return self._scheduler is not None and self._scheduler.has_pending
 
     # Worker half
 
+    @hook(_nothing)
     def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
-        if kv_connector_metadata.step.preempted:  # type: ignore[attr-defined]
-            self._settle_preempted(kv_connector_metadata)
+        step = kv_connector_metadata.step  # type: ignore[attr-defined]
+        if step.preempted and self._worker is not None:
+            self._worker.settle_preempted(step)
 
     @hook(_nothing)
-    def _settle_preempted(self, metadata: KVFerryMetadata) -> None:
-        if self._worker is not None:
-            self._worker.settle_preempted(metadata.step)
-
     def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
         self._connector_metadata = connector_metadata
         if self._is_alone:
             timer.begin_step(is_computing=False)  # which it is, only the scheduler's process knows
-        if connector_metadata.step.index >= 0:  # type: ignore[attr-defined]
-            self._begin_step(connector_metadata)
-
-    @hook(_nothing)
-    def _begin_step(self, metadata: KVFerryMetadata) -> None:
-        if self._worker is not None:
-            self._worker.begin_step(metadata.step)
+        step = connector_metadata.step  # type: ignore[attr-defined]
+        if step.index >= 0 and self._worker is not None:
+            self._worker.begin_step(step)
 
     @hook(KVConnectorTransferResults)
     def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:
@@ -232,6 +225,7 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
             finished_sending=output.sent, finished_recving=output.received
         )
 
+    @guard(lambda: (None, None))
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
         """What runners before `get_transfer_results` call."""
         results = self.get_transfer_results(finished_req_ids)
@@ -263,16 +257,15 @@ class KVFerryConnector(KVConnectorBase_V1, SupportsHMA):
     def build_prom_metrics(cls, *args: Any) -> KVFerryPromMetrics:
         return KVFerryPromMetrics(*args)
 
+    @hook(_nothing)
     def wait_for_save(self) -> None:
         """vLLM calls it when the forward was launched; on a CPU it has ended by then."""
         metadata = self._connector_metadata
-        if metadata is not None and metadata.step.is_saved:  # type: ignore[attr-defined]
-            self._end_forward(metadata)
-
-    @hook(_nothing)
-    def _end_forward(self, metadata: KVFerryMetadata) -> None:
-        if self._worker is not None:
-            self._worker.end_forward(metadata.step)
+        if metadata is None or self._worker is None:
+            return
+        step = metadata.step  # type: ignore[attr-defined]
+        if step.is_saved:
+            self._worker.end_forward(step)
 
     # Nothing happens layer by layer: loads are over before a request is scheduled, and saves are whole steps.
 

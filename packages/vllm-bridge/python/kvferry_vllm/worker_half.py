@@ -62,6 +62,8 @@ class WorkerHalf:
         self._loads: dict[str, Load] = {}
         #: Requests whose blocks are kept for a reader; the value is when they're let go without a host.
         self._sends: dict[str, float | None] = {}
+        #: Requests that go on while WRITEs may read their blocks: some of their KV has left with a step.
+        self._leaving: set[str] = set()
         #: Prompts that vLLM asks about again, for the host is looking them up.
         self._questions: set[str] = set()
         self._matched: list[Matched] = []
@@ -84,8 +86,11 @@ class WorkerHalf:
 
     def settle_preempted(self, step: Step) -> None:
         """vLLM gives these requests' blocks away when this returns: waits if a transfer may touch them."""
-        if all(r not in self._loads and r not in self._sends for r in step.preempted):
+        touched = [r for r in step.preempted if r in self._loads or r in self._sends or r in self._leaving]
+        if not touched:
             return
+        # They begin anew, or end without a transfer.
+        self._leaving.difference_update(touched)
         if self._keeper.epoch is None:
             return
         self.begin_step(step, settle=True)
@@ -112,6 +117,8 @@ class WorkerHalf:
             else:
                 self._disown(batch.events)
         is_saved = step.is_saved and step.epoch == live
+        if is_saved:
+            self._leaving.update(request["id"] for request in step.scheduled)
         if live is None or not (events or step.preempted or is_saved):
             return
         self._keeper.send(
@@ -178,6 +185,7 @@ class WorkerHalf:
             self._loads[request_id] = self._load_of(event)
         elif kind == "finish":
             self._questions.discard(request_id)
+            self._leaving.discard(request_id)
             if event["delayFree"]:
                 self._sends[request_id] = None
             load = self._loads.get(request_id)
@@ -243,6 +251,7 @@ class WorkerHalf:
     def _on_loss(self, loss: Loss) -> None:
         self._stats.add("host_deaths")
         self._questions.clear()
+        self._leaving.clear()
         self._matched.clear()
         self._loads_failed_by_death += len(self._loads)
         failed = list(self._loads)

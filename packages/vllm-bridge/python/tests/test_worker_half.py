@@ -7,7 +7,7 @@ import unittest
 from kvferry_vllm.host_keeper import HostRefused
 from kvferry_vllm.step_metadata import Event, Step
 
-from .fake_host import finish, load, results
+from .fake_host import finish, load, ready, results
 from .worker_case import START, WorkerHalfCase
 
 PART: Event = {"id": "r", "computed": 3, "blocks": [[1]]}
@@ -113,6 +113,34 @@ class Steps(WorkerHalfCase):
         self.host.inbox.append({"t": "settled"})
         self.step(preempted=["p"])
         self.assertTrue(self.host.sent[-1]["settle"])
+
+    def test_a_running_request_of_which_some_has_left_waits_for_the_host_once(self) -> None:
+        """WRITEs may read its blocks, though vLLM waits for nothing of it yet."""
+        self.half.begin_step(Step(0, [PART], [], [], "life-1", False, is_saved=True))
+        self.index = 1
+        self.host.inbox.append({"t": "settled"})
+        self.step(preempted=["r"])
+        self.step(preempted=["r"])
+        self.assertEqual([message["settle"] for message in self.host.sent[1:]], [False, True, False])
+        self.assertFalse(self.host.is_killed)
+
+    def test_nothing_leaves_any_more_of_a_request_that_has_ended_or_whose_host_is_gone(self) -> None:
+        for end in (lambda: self.step(finish("r", delay_free=False)), self._replace_host):
+            with self.subTest(end):
+                epoch = f"life-{len(self.hosts)}"
+                self.half.begin_step(Step(self.index, [PART], [], [], epoch, False, is_saved=True))
+                self.index += 1
+                end()
+                self.step(epoch=f"life-{len(self.hosts)}", preempted=["r"])
+                self.assertFalse(self.host.sent[-1]["settle"])
+
+    def _replace_host(self) -> None:
+        self.greeting = [ready("life-2")]
+        self.host.die()
+        self.now += 1
+        self.step()  # it's lost
+        self.now += 1
+        self.step()  # the next one is ready
 
     def test_what_ends_while_the_host_settles_is_reported(self) -> None:
         self.step(load("r", 4))
