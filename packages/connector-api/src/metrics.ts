@@ -44,6 +44,21 @@ export const metricDefinitions = {
     help: 'Leases that ended without the reader’s word',
     labels: [],
   },
+  kv_requests_open: {
+    kind: 'gauge',
+    help: 'Requests that the connector follows now: their KV comes from another engine, or goes to one',
+    labels: [],
+  },
+  kv_loads_open: {
+    kind: 'gauge',
+    help: 'Loads taken on and not reported yet, on each rank',
+    labels: [],
+  },
+  kv_connections_open: {
+    kind: 'gauge',
+    help: 'Ranks of other engines that a rank of this one can load from, their handshake done',
+    labels: [],
+  },
   kv_leases_open: { kind: 'gauge', help: 'Leases held now', labels: [] },
   kv_blocks_quarantined: {
     kind: 'gauge',

@@ -96,6 +96,11 @@ describe('a whole exploration', () => {
     expect(printed).toEqual([`locks: ${stateCount} states, ${depth} steps deep, 1 ends`])
   })
 
+  test('is as large as its page says, with commas in thousands', () => {
+    const row = `| locks | x | ${stateCount} | ${depth} |`
+    expect(exploreWhole(inOrder, { ...demands, page: `a\n${row}\nb` }).stateCount).toBe(stateCount)
+  })
+
   const inAnyOrder = twoLocks([
     [0, 1],
     [1, 0],
@@ -105,6 +110,8 @@ describe('a whole exploration', () => {
     ['is larger than its bound', inOrder, { stateCountMax: stateCount - 1 }, 'not seen whole'],
     ['has too few states', inOrder, { stateCountMin: stateCount + 1 }, 'states, fewer than'],
     ['is not deep enough', inOrder, { depthMin: depth + 1 }, 'steps deep, fewer than'],
+    ['no page tells of', inOrder, { page: '| keys | 1 | 2 |' }, 'the page has no row of it'],
+    ['a page tells wrongly of', inOrder, { page: '| locks | 1 | 2 |' }, 'the page says | locks |'],
   ])('refuses a model that %s', (_, model, change, problem) => {
     printed.length = 0
     expect(() => exploreWhole(model, { ...demands, ...change })).toThrow(problem)

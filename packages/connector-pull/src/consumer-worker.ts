@@ -26,6 +26,7 @@ import { LoadTable } from './load-table.ts'
 import { OverdueReads } from './overdue-reads.ts'
 import type { PullOptions } from './options.ts'
 import { PeerConnections } from './peer-connections.ts'
+import type { PeerKey } from './peer-listener.ts'
 import type { PullCounters } from './pull-counters.ts'
 import type { LocalCache } from './read-plan.ts'
 import { ReleaseQueue } from './release-queue.ts'
@@ -47,6 +48,8 @@ export class ConsumerWorker {
   readonly #releases: ReleaseQueue
   readonly #overdue: OverdueReads
   readonly #ranksOf: (tpSize: number) => readonly number[]
+  /** Ready, or on their way out. */
+  readonly #connected = new Set<PeerKey>()
 
   constructor(init: ConsumerOptions) {
     const { components, counters, options, facts, cache, staging } = init
@@ -62,6 +65,8 @@ export class ConsumerWorker {
       handshakeTimeoutMs: options.handshakeTimeoutMs,
       listener: {
         onReady: (key, link) => {
+          this.#connected.add(key)
+          this.#countConnections()
           this.#loads.reads.onReady(key, link)
           this.#leases.onReady(key, link)
           this.#releases.onReady(key, link)
@@ -72,6 +77,7 @@ export class ConsumerWorker {
           this.#releases.onFailed(key)
         },
         onForgotten: (key) => {
+          if (this.#connected.delete(key)) this.#countConnections()
           this.#loads.reads.onForgotten(key)
           this.#leases.onForgotten(this.#peers, key)
           this.#releases.onForgotten(this.#peers, key)
@@ -161,5 +167,9 @@ export class ConsumerWorker {
     await this.#loads.settle()
     this.#overdue.close()
     await this.#peers.close()
+  }
+
+  #countConnections(): void {
+    this.#components.metrics.set('kv_connections_open', this.#connected.size)
   }
 }

@@ -8,6 +8,7 @@ import {
   type AnyConnectorError,
   type BlockIds,
   type LoadSample,
+  type LogFields,
   type RequestId,
   type TransferTimes,
 } from '@kvferry/connector-api'
@@ -130,6 +131,24 @@ export function sampleOf(record: LoadRecord, completeAtMs: number, isInline: boo
     // One READ from each rank moves all.
     lastBytes: times.bytes,
     ...{ blockedUs, blockedCopyUs: Math.min(copyUs, blockedUs) },
+  }
+}
+
+/** Where it was to come from, and which of the producer's ranks failed it. */
+export function sourceOf(
+  { handoff }: Pick<LoadOrder, 'handoff'>,
+  tpRank: number,
+  reads: readonly ReadRecord[],
+): LogFields {
+  const { remote, blockIds } = handoff
+  const { engineId, host, port, requestId: producerRequestId } = remote
+  const failed = reads.filter(
+    ({ state }) => state.kind === 'ended' && state.outcome.kind === 'failed',
+  )
+  return {
+    ...{ rank: tpRank, engineId, host, port, producerRequestId },
+    producerBlocks: blockIds.length,
+    failedRanks: failed.map(({ rank }) => rank).join(),
   }
 }
 

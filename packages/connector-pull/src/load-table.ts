@@ -26,6 +26,7 @@ import {
   reported,
   runOf,
   sampleOf,
+  sourceOf,
   type LoadOrder,
   type LoadRecord,
   type ReadRecord,
@@ -96,12 +97,19 @@ export class LoadTable {
     counters.add('loadsStarted')
     for (const read of record.reads) this.reads.connect(read)
     record.startUs = (components.clock.now() - record.bindAtMs) * 1_000
+    components.metrics.set('kv_loads_open', this.#loads.size)
   }
 
   /** Reports a load that never started. */
-  fail(load: Pick<LoadOrder, 'requestId' | 'localBlockIds'>, error: AnyConnectorError): void {
-    this.#init.leases.end(load.requestId)
-    this.results.add(reported(load), { kind: 'failed', error })
+  fail(
+    load: Pick<LoadOrder, 'requestId' | 'localBlockIds'> & Partial<Pick<LoadOrder, 'handoff'>>,
+    error: AnyConnectorError,
+  ): void {
+    const { leases, tpRank } = this.#init
+    const { handoff } = load
+    leases.end(load.requestId)
+    const source = handoff === undefined ? { rank: tpRank } : sourceOf({ handoff }, tpRank, [])
+    this.results.add(reported(load), { kind: 'failed', error }, source)
   }
 
   abort(requestId: RequestId): void {
@@ -198,11 +206,14 @@ export class LoadTable {
   }
 
   #report(record: LoadRecord, outcome: LoadOutcome): void {
-    const { order } = record
-    const completeAtMs = this.#init.components.clock.now()
+    const { order, reads } = record
+    const { components, leases, tpRank } = this.#init
+    const completeAtMs = components.clock.now()
     this.#loads.delete(order.requestId)
-    this.#init.leases.end(order.requestId)
-    this.results.add(reported(order), outcome)
+    leases.end(order.requestId)
+    const source = outcome.kind === 'failed' ? sourceOf(order, tpRank, reads) : {}
+    this.results.add(reported(order), outcome, source)
+    components.metrics.set('kv_loads_open', this.#loads.size)
     if (outcome.kind === 'aborted') return
     const isInline = this.#init.options.posting === 'inline'
     this.results.addSample(sampleOf(record, completeAtMs, isInline))

@@ -13,7 +13,12 @@ import {
   type SchedulerComponents,
   type WorkerOutput,
 } from '@kvferry/connector-api'
-import { ConsumerRequests, isWellFormed, utf8Size } from '@kvferry/connector-api/protocol'
+import {
+  ChangedGauge,
+  ConsumerRequests,
+  isWellFormed,
+  utf8Size,
+} from '@kvferry/connector-api/protocol'
 import { parseParams, type ParsedParams } from './handoff.ts'
 import { MetadataOutbox } from './metadata-outbox.ts'
 import type { Handoff } from './metadata.ts'
@@ -26,6 +31,7 @@ export class PullScheduler implements ConnectorScheduler {
   readonly #outbox = new MetadataOutbox()
   readonly #produced: ProducerRequests
   readonly #consumed: ConsumerRequests
+  readonly #openGauge: ChangedGauge
   #nextLoadId = 0
 
   constructor(components: SchedulerComponents, options: PullOptions) {
@@ -33,6 +39,7 @@ export class PullScheduler implements ConnectorScheduler {
     this.#options = options
     this.#produced = new ProducerRequests(components, options, this.#outbox)
     this.#consumed = new ConsumerRequests(components, this.#outbox)
+    this.#openGauge = new ChangedGauge(components.metrics, 'kv_requests_open')
   }
 
   /** @throws ConnectorError ERR_KV_UNSUPPORTED (a rank is missing), ERR_KV_MESSAGE_INVALID: the engine can't start. */
@@ -68,17 +75,21 @@ export class PullScheduler implements ConnectorScheduler {
   }
 
   buildConnectorMeta(): Uint8Array {
+    this.#openGauge.show(this.#openCount)
     return this.#outbox.drain(this.#components.clock.now())
   }
 
   updateConnectorOutput({ sent, received }: WorkerOutput): void {
     for (const requestId of sent) this.#produced.sent(requestId)
     for (const requestId of received) this.#consumed.received(requestId)
+    this.#openGauge.show(this.#openCount)
   }
 
   requestFinished(request: RequestView, blocks: BlockIds): Finish {
     this.#consumed.finished(request.requestId)
-    return this.#produced.finish(request, blocks)
+    const finish = this.#produced.finish(request, blocks)
+    this.#openGauge.show(this.#openCount)
+    return finish
   }
 
   handoffUndelivered(requestId: RequestId): void {
@@ -144,10 +155,13 @@ export class PullScheduler implements ConnectorScheduler {
     })
   }
 
+  get #openCount(): number {
+    return this.#produced.size + this.#consumed.size
+  }
+
   /** A request that would exceed the limits is served without KV transfer. */
   #isFull({ requestId }: RequestView): boolean {
-    const count = this.#produced.size + this.#consumed.size
     const isSendable = isWellFormed(requestId) && utf8Size(requestId) <= limits.idSizeBytesMax
-    return count >= limits.requestCountMax || !isSendable
+    return this.#openCount >= limits.requestCountMax || !isSendable
   }
 }

@@ -98,7 +98,8 @@ describe.each(Object.entries(layouts))('%s', (layout, caches) => {
 
 describe('tokens and heads in another order at D', () => {
   const [byToken, byHead] = [layouts['LBNHC']!, { layout: 'LBHNC', kvHeadCount: 4 }]
-  const cases = [
+  type Case = [string, number, number, Partial<KvCacheLayout>, Partial<KvCacheLayout>]
+  const cases: readonly Case[] = [
     ['heads', byToken, byHead],
     ['tokens', byHead, byToken],
   ].flatMap(([first, p, d]) =>
@@ -108,8 +109,8 @@ describe('tokens and heads in another order at D', () => {
       [8, 4],
     ].map(([pTokens, dTokens]) => [first, pTokens, dTokens, p, d] as never),
   )
-  test.each<[string, number, number, Partial<KvCacheLayout>, Partial<KvCacheLayout>]>(cases)(
-    '%s first; P has blocks of %i, D of %i tokens',
+  test.each(cases)(
+    '%s first; P has blocks of %i, D of %i tokens (17)',
     async (_, pTokens, dTokens, p, d) => {
       const pair = await createPair({
         p: { blockTokens: pTokens, caches: p },
@@ -130,6 +131,24 @@ test('blocks of P that are no whole number of ours are refused before anything i
   const request = pair.d.arrive('d-r0', 30, params)
   expect(pair.d.matched(request)).toBe(0)
   expect(pair.d.metrics.get('kv_messages_refused_total handoff')).toBe(1)
+})
+
+test('a READ that fails: no kernel works over what was not read (22)', async () => {
+  const caches = layouts['LBHNC']!
+  const pair = await createPair({ p: { blockTokens: 4, caches }, d: { blockTokens: 8, caches } })
+  const relayout = vi.spyOn(pair.world.fabric.kernels, 'relayout')
+  pair.world.fabric.faults.failNextPosts(pair.d.agent.name, 1)
+  const failing = pair.d.admit('d-r0', 30, await pair.p.prefill('p-r0', prompt, 30))
+  pair.d.step()
+  await until(pair.world, () => failing.outcome !== 'loading')
+  expect(failing.errorCode).toBe('ERR_KV_TRANSFER_FAILED')
+  await untilAllFree(pair)
+  expect(relayout).not.toHaveBeenCalled()
+  // The next one of the same pair has its kernel.
+  const good = pair.d.admit('d-r1', 30, await pair.p.prefill('p-r1', prompt, 30))
+  pair.d.step()
+  await until(pair.world, () => good.outcome === 'loaded')
+  expect(relayout).toHaveBeenCalledTimes(1)
 })
 
 test('a kernel that fails fails the load, and P frees', async () => {

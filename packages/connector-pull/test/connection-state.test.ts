@@ -189,7 +189,7 @@ test.each([1, 2, 8, 12])('a peer with blocks of %i tokens is accepted', (blockTo
 })
 
 test.each(Object.entries(different))(
-  'a peer with another %s is refused by name',
+  'a peer with another %s is refused by name (17, 18)',
   (field, change) => {
     const reply = { facts: { ...facts, ...change }, grant }
     const { effects } = stepConnection(

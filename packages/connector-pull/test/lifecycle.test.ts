@@ -101,9 +101,37 @@ test('shutdown during registration: what was registered goes again', async () =>
   engine.caches.regions[0]!.memory.free()
 })
 
-test('registering twice is a mistake', async () => {
+test('registering twice is a mistake (20)', async () => {
   const pair = await createPair()
   expect(() => pair.d.worker.registerKvCaches(pair.d.caches)).toThrow(TypeError)
+})
+
+test('one region for each allocation, however many layers lie in it, from the first byte that is used (20)', async () => {
+  const world = createWorld()
+  const engine = new Engine(world, { engineId: 'd0' })
+  const registered: unknown[] = []
+  const { agent, caches, worker } = engine
+  const registerRegion = agent.registerRegion.bind(agent)
+  agent.registerRegion = (range) => {
+    registered.push(range)
+    return registerRegion(range)
+  }
+  const own = world.fabric.allocator.allocate({ sizeBytes: 32_768 })
+  const [first, second] = caches.regions
+  const regions = [
+    first!,
+    second!,
+    { ...first!, name: 'layer-2', memory: own, offsetBytes: 4_096, blockStrideBytes: 128 },
+  ]
+  await world.clock.wait(worker.registerKvCaches({ ...caches, layerCount: 3, regions }), 1_000)
+  const { memory } = first!
+  expect(registered).toEqual([
+    { memory, offsetBytes: 0, lengthBytes: 2 * 64 * 64 },
+    // To the last byte of the last block, not to the end of its stride.
+    { memory: own, offsetBytes: 4_096, lengthBytes: 63 * 128 + 64 },
+  ])
+  await world.clock.wait(worker.shutdown(), 1_000)
+  for (const of of [memory, own]) of.free()
 })
 
 test('host staging without the engine’s memory is unsupported', async () => {

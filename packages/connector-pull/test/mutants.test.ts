@@ -6,21 +6,35 @@ import {
 } from '@kvferry/connector-api/conformance'
 import { pull } from '../src/index.ts'
 import { moreMutants } from './mutants/more-mutants.ts'
+import { falseManifests, otherManifests } from './mutants/other-manifests.ts'
+import { reasons } from './mutants/reasons.ts'
 import { ruleMutants } from './mutants/rule-mutants.ts'
 
-const mutants = [...ruleMutants, ...moreMutants]
+const mutants = [...ruleMutants, ...moreMutants, ...falseManifests]
 
 describe('each wrong connector fails the clause that names its mistake', () => {
   for (const { name, clause, factory } of mutants) {
     test(`${clause}: ${name}`, async () => {
       const outcome = await runConnectorClause(clause, { factory })
       expect(outcome.kind).toBe('failed')
+      // It noticed this very mistake; it didn't trip over another one, or over the mutant itself.
+      const { message } = (outcome as { readonly error: Error }).error
+      expect(message).toMatch(reasons[name] ?? 'a reason in mutants/reasons.ts')
+    })
+  }
+})
+
+describe('clauses that pull’s own manifest rules out pass where another manifest is kept', () => {
+  for (const { name, clause, factory } of otherManifests) {
+    test(`${clause}: ${name}`, async () => {
+      expect((await runConnectorClause(clause, { factory: pull })).kind).toBe('skipped')
+      expect(await runConnectorClause(clause, { factory })).toEqual({ kind: 'passed' })
     })
   }
 })
 
 test('the same clauses pass when nothing is broken', async () => {
-  for (const clause of new Set(mutants.map((mutant) => mutant.clause))) {
+  for (const clause of new Set([...ruleMutants, ...moreMutants].map((mutant) => mutant.clause))) {
     expect(await runConnectorClause(clause, { factory: pull }), clause).toEqual({ kind: 'passed' })
   }
 })

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { describe, test } from 'vitest'
 import { exploreWhole } from '@kvferry/connector-api/testing'
 import { createClusterModel, type Bounds } from './model/cluster-model.ts'
@@ -108,6 +109,18 @@ const deepScopes: typeof scopes = {
     faults: 1,
     stateCountMin: 10_000,
   },
+  'two jobs, two producers, two consumers, one fault at any point': {
+    ...none,
+    jobs: { A: job('p0', 'd0'), B: job('p1', 'd1') },
+    faults: 1,
+    stateCountMin: 50_000,
+  },
+  'two jobs, two producers, two consumers, over a whole lease': {
+    ...none,
+    jobs: { A: job('p0', 'd0'), B: job('p1', 'd1') },
+    seconds: 3,
+    stateCountMin: 50_000,
+  },
   'one job, two faults': {
     ...none,
     jobs: { B: job('p0', 'd0') },
@@ -117,6 +130,11 @@ const deepScopes: typeof scopes = {
   },
 }
 
+/** Where the sizes of the small scopes stand. */
+const page = readFileSync(
+  new URL('../../../docs/reference/verification.md', import.meta.url),
+  'utf8',
+)
 const isDeep = process.env['KVFERRY_EXPLORE'] === 'deep'
 const stateCountMax = isDeep ? 3_000_000 : 200_000
 
@@ -125,7 +143,10 @@ describe('pull: whatever comes first, no rule is broken', () => {
     const rules = name.startsWith('staged') ? stagedRules : shippedRules
     test(name, { timeout: isDeep ? 1_800_000 : 120_000 }, () => {
       const model = createClusterModel(rules, bounds)
-      exploreWhole(model, { name, stateCountMax, stateCountMin, depthMin: 16 })
+      exploreWhole(model, {
+        ...{ name, stateCountMax, stateCountMin, depthMin: 16 },
+        ...(isDeep ? {} : { page }),
+      })
     })
   }
 })

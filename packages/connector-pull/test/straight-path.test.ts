@@ -93,7 +93,8 @@ test('inline posting: the READ is posted when the step’s hook returns', async 
   await untilAllFree(pair)
 })
 
-test('background posting: the step’s hook has only enqueued it (14)', async () => {
+test('#45211, #53333 background posting: the step’s hook has only enqueued it (14)', async () => {
+  // Upstream: the engine's thread built and posted each READ, for 7 ms and more.
   const pair = await createPair()
   const warmUp = await startLoad(pair, { id: 'warm-up' })
   await until(pair.world, () => warmUp.outcome === 'loaded')

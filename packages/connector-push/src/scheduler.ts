@@ -16,6 +16,7 @@ import {
   type WorkerOutput,
 } from '@kvferry/connector-api'
 import {
+  ChangedGauge,
   ConsumerRequests,
   invalidField,
   isWellFormed,
@@ -33,6 +34,7 @@ export class PushScheduler implements ConnectorScheduler {
   readonly #outbox = createOutbox()
   readonly #produced: ProducerRequests
   readonly #consumed: ConsumerRequests
+  readonly #openGauge: ChangedGauge
   /** 1 until they have registered. */
   #tpSize = 1
 
@@ -41,6 +43,7 @@ export class PushScheduler implements ConnectorScheduler {
     this.#options = options
     this.#produced = new ProducerRequests(components, options.progressive, this.#outbox)
     this.#consumed = new ConsumerRequests(components, this.#outbox)
+    this.#openGauge = new ChangedGauge(components.metrics, 'kv_requests_open')
   }
 
   /** What peers need to know they learn from one another; here only how many ranks there are. */
@@ -78,12 +81,14 @@ export class PushScheduler implements ConnectorScheduler {
   buildConnectorMeta({ scheduled, preemptedRequestIds }: StepView): Uint8Array {
     this.#produced.preempted(preemptedRequestIds)
     this.#produced.scheduled(scheduled)
+    this.#openGauge.show(this.#openCount)
     return this.#outbox.drain()
   }
 
   updateConnectorOutput({ sent, received }: WorkerOutput): void {
     for (const requestId of sent) this.#produced.sent(requestId)
     for (const requestId of received) this.#consumed.received(requestId)
+    this.#openGauge.show(this.#openCount)
   }
 
   requestFinished(
@@ -91,7 +96,9 @@ export class PushScheduler implements ConnectorScheduler {
     blocks: BlockIds,
   ): { readonly delayFree: boolean; readonly kvTransferParams: KvTransferParams | null } {
     this.#consumed.finished(request.requestId)
-    return { delayFree: this.#produced.finish(request, blocks), kvTransferParams: null }
+    const delayFree = this.#produced.finish(request, blocks)
+    this.#openGauge.show(this.#openCount)
+    return { delayFree, kvTransferParams: null }
   }
 
   handoffUndelivered(requestId: RequestId): void {
@@ -151,10 +158,13 @@ export class PushScheduler implements ConnectorScheduler {
     return parseParams(kvTransferParams, { engineId, tpSize: this.#tpSize })
   }
 
+  get #openCount(): number {
+    return this.#produced.size + this.#consumed.size
+  }
+
   /** A request that would exceed the limits is served without KV transfer. */
   #isFull({ requestId }: RequestView): boolean {
-    const count = this.#produced.size + this.#consumed.size
     const isSendable = isWellFormed(requestId) && utf8Size(requestId) <= limits.idSizeBytesMax
-    return count >= limits.requestCountMax || !isSendable
+    return this.#openCount >= limits.requestCountMax || !isSendable
   }
 }

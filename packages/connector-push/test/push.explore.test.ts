@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { explore, exploreWhole } from '@kvferry/connector-api/testing'
 import { describe, expect, test } from 'vitest'
 import { createPushModel, type Bounds } from './model/push-model.ts'
@@ -28,6 +29,11 @@ const deepScopes: typeof scopes = {
   },
 }
 
+/** Where the sizes of the small scopes stand. */
+const page = readFileSync(
+  new URL('../../../docs/reference/verification.md', import.meta.url),
+  'utf8',
+)
 const isDeep = process.env['KVFERRY_EXPLORE'] === 'deep'
 const stateCountMax = isDeep ? 3_000_000 : 100_000
 
@@ -35,7 +41,10 @@ describe('push: whatever comes first, no rule is broken', () => {
   for (const [name, { stateCountMin, ...bounds }] of Object.entries(isDeep ? deepScopes : scopes)) {
     test(name, { timeout: isDeep ? 1_800_000 : 120_000 }, () => {
       const model = createPushModel(shippedRules, bounds)
-      exploreWhole(model, { name, stateCountMax, stateCountMin, depthMin: 16 })
+      exploreWhole(model, {
+        ...{ name, stateCountMax, stateCountMin, depthMin: 16 },
+        ...(isDeep ? {} : { page }),
+      })
     })
   }
 })

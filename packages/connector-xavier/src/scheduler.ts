@@ -13,7 +13,12 @@ import {
   type SchedulerComponents,
   type WorkerOutput,
 } from '@kvferry/connector-api'
-import { ConsumerRequests, isWellFormed, utf8Size } from '@kvferry/connector-api/protocol'
+import {
+  ChangedGauge,
+  ConsumerRequests,
+  isWellFormed,
+  utf8Size,
+} from '@kvferry/connector-api/protocol'
 import { parseParams, type Handoff, type ParsedParams } from './handoff.ts'
 import { ReturningRequests } from './history/returning-requests.ts'
 import { createOutbox } from './metadata.ts'
@@ -26,6 +31,7 @@ export class XavierScheduler implements ConnectorScheduler {
   readonly #outbox = createOutbox()
   readonly #produced: ProducerRequests
   readonly #consumed: ConsumerRequests
+  readonly #openGauge: ChangedGauge
   readonly #returning: ReturningRequests
 
   constructor(components: SchedulerComponents, options: XavierOptions) {
@@ -33,6 +39,7 @@ export class XavierScheduler implements ConnectorScheduler {
     this.#options = options
     this.#produced = new ProducerRequests(components, this.#outbox, options.unclaimedTicketMs)
     this.#consumed = new ConsumerRequests(components, this.#outbox)
+    this.#openGauge = new ChangedGauge(components.metrics, 'kv_requests_open')
     this.#returning = new ReturningRequests(components, this.#outbox)
   }
 
@@ -74,6 +81,7 @@ export class XavierScheduler implements ConnectorScheduler {
   }
 
   buildConnectorMeta(): Uint8Array {
+    this.#openGauge.show(this.#openCount)
     return this.#outbox.drain()
   }
 
@@ -84,6 +92,7 @@ export class XavierScheduler implements ConnectorScheduler {
       this.#consumed.received(requestId)
       this.#returning.received(requestId)
     }
+    this.#openGauge.show(this.#openCount)
   }
 
   requestFinished(request: RequestView, blocks: BlockIds): Finish {
@@ -91,6 +100,7 @@ export class XavierScheduler implements ConnectorScheduler {
     this.#consumed.finished(requestId)
     const finish = this.#produced.finish(request, blocks, () => this.#returning.offer(requestId))
     this.#returning.finished(requestId)
+    this.#openGauge.show(this.#openCount)
     return finish
   }
 
@@ -150,10 +160,13 @@ export class XavierScheduler implements ConnectorScheduler {
     return parseParams(kvTransferParams, { engineId, promptTokenCount })
   }
 
+  get #openCount(): number {
+    return this.#produced.size + this.#consumed.size
+  }
+
   /** A request that would exceed the limits is served without KV transfer. */
   #isFull({ requestId }: RequestView): boolean {
-    const count = this.#produced.size + this.#consumed.size
     const isSendable = isWellFormed(requestId) && utf8Size(requestId) <= limits.idSizeBytesMax
-    return count >= limits.requestCountMax || !isSendable
+    return this.#openCount >= limits.requestCountMax || !isSendable
   }
 }

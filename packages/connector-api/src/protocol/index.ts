@@ -8,6 +8,7 @@
 export * from './block-finisher.ts'
 export * from './body-fields.ts'
 export * from './bytes.ts'
+export * from './changed-gauge.ts'
 export * from './consumer-request.ts'
 export * from './consumer-requests.ts'
 export * from './counters.ts'

@@ -24,8 +24,8 @@ interface Range {
 }
 
 /**
- * @throws TypeError when there is no region; RangeError bounds; ConnectorError ERR_NIXL, ERR_KV_LIMIT,
- *   ERR_KV_CLOSED. Nothing stays registered then.
+ * @throws TypeError when there is no region; RangeError for a region with other blocks than the cache, and
+ *   bounds; ConnectorError ERR_NIXL, ERR_KV_LIMIT, ERR_KV_CLOSED. Nothing stays registered then.
  */
 export async function registerCaches(
   agent: TransferAgent,
@@ -35,6 +35,15 @@ export async function registerCaches(
   if (regions.length === 0) throw new TypeError('a KV cache without regions')
   if (regions.length > limits.regionCountMax) {
     throw limitExceeded('regionCountMax', regions.length, limits.regionCountMax)
+  }
+  // Ids are checked against the cache's number: a region with fewer would be read beyond its end.
+  const odd = regions.find(({ blockCount }) => blockCount !== caches.blockCount)
+  if (odd !== undefined) {
+    const { name, blockCount } = odd
+    throw new RangeError(
+      `region ${name}: blockCount is ${blockCount}, the cache's is ${caches.blockCount}; ` +
+        'give every region the number of blocks that all of them have',
+    )
   }
   const ranges = rangesByMemory(regions)
   const handles = new Map<KvMemory, RegionHandle>()

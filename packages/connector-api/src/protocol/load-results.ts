@@ -7,6 +7,7 @@ import type {
   BlockIds,
   FailedLoad,
   LoadSample,
+  LogFields,
   RequestId,
   WorkerComponents,
 } from '../index.ts'
@@ -22,6 +23,12 @@ export type LoadOutcome =
 /** The counters that a protocol which loads must have. */
 export type LoadCounter = 'loadsDone' | 'loadsFailed' | 'loadsAborted' | 'loadSamplesDropped'
 
+/** An ended load, as the engine knows it. */
+interface EndedLoad {
+  readonly requestId: RequestId
+  readonly blockIds: BlockIds
+}
+
 export class LoadResults {
   readonly #components: WorkerComponents
   readonly #counters: Pick<Counters<LoadCounter>, 'add'>
@@ -34,8 +41,11 @@ export class LoadResults {
     this.#counters = counters
   }
 
-  /** Wakes the engine. An aborted load is only reported back: nobody waits for its verdict. */
-  add(load: { requestId: RequestId; blockIds: BlockIds }, outcome: LoadOutcome): void {
+  /**
+   * Wakes the engine. An aborted load is only reported back: nobody waits for its verdict. `source` is where it
+   * was to come from, for the line that tells of a failure.
+   */
+  add(load: EndedLoad, outcome: LoadOutcome, source: LogFields = {}): void {
     this.#received.push(load.requestId)
     switch (outcome.kind) {
       case 'loaded':
@@ -45,7 +55,7 @@ export class LoadResults {
         this.#counters.add('loadsAborted')
         break
       case 'failed':
-        this.#fail(load, outcome.error)
+        this.#fail(load, outcome.error, source)
         break
     }
     this.#components.requestStep()
@@ -72,14 +82,12 @@ export class LoadResults {
     return samples
   }
 
-  #fail(
-    { requestId, blockIds }: { requestId: RequestId; blockIds: BlockIds },
-    error: AnyConnectorError,
-  ): void {
+  #fail({ requestId, blockIds }: EndedLoad, error: AnyConnectorError, source: LogFields): void {
     const { logger, metrics } = this.#components
     this.#failed.push({ requestId, blockIds, error })
     this.#counters.add('loadsFailed')
     metrics.add('kv_loads_failed_total', 1, { code: error.code })
-    logger.warn(`load failed: ${error.message}`, { requestId, code: error.code })
+    const blocks = blockIds.reduce((count, ids) => count + ids.length, 0)
+    logger.warn(`load failed: ${error.message}`, { requestId, code: error.code, blocks, ...source })
   }
 }

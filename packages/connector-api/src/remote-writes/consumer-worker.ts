@@ -41,7 +41,7 @@ import {
 } from './messages.ts'
 import { decodeWriteDone } from './notification.ts'
 import { OfferKeeper } from './offer-keeper.ts'
-import { ProducerLinks } from './producer-links.ts'
+import { ProducerLinks, type ProducerLink } from './producer-links.ts'
 import type { WriteCounters } from './write-counters.ts'
 
 export interface ConsumerOptions {
@@ -75,6 +75,7 @@ export class ConsumerWorker {
   readonly #tokens: PeerTokens
   readonly #holds: PollHolds
   readonly #loadsEnd: EndWait
+  readonly #connected = new Set<ProducerLink>()
   #isExpecting = false
 
   constructor(init: ConsumerOptions) {
@@ -177,6 +178,8 @@ export class ConsumerWorker {
         onHandshake: (identity, rank) =>
           this.#holds.start(wireUpOf(identity, rank), protocolLimits.wireUpTimeoutMs),
         onReady: (link) => {
+          this.#connected.add(link)
+          this.#countConnections()
           this.#heartbeats.start(link)
           if (this.#init.claimsAtOnce === true) {
             void this.#heartbeats.ask(link, this.#offers.keptOver(link))
@@ -189,12 +192,18 @@ export class ConsumerWorker {
           this.#offers.onFailed(key)
         },
         onEnd: (link) => {
+          this.#connected.delete(link)
+          this.#countConnections()
           this.#heartbeats.stop(link)
           this.#loads.parts.onSilence(link, peerUnavailable(link.identity.engineId))
           this.#offers.onEnd(link)
         },
       },
     })
+  }
+
+  #countConnections(): void {
+    this.#components.metrics.set('kv_connections_open', this.#connected.size)
   }
 
   #heartbeatSource(): ConstructorParameters<typeof Heartbeats>[0]['source'] {

@@ -5,6 +5,7 @@ import {
   type AnyConnectorError,
   type BlockIds,
   type LoadSample,
+  type LogFields,
   type Timer,
 } from '../index.ts'
 import {
@@ -82,6 +83,20 @@ export function orderError(
   const value = wrong === undefined ? `${ids.length} blocks` : `block ${wrong} of ${blockCount}`
   const message = `load of ${tokenEnd} tokens into ${value}`
   return new ConnectorError('ERR_KV_HANDOFF_INVALID', message, { field: 'blocks', value })
+}
+
+/** Where it was to come from, and which of the producer's ranks failed it. */
+export function sourceOf(
+  { producer, transferId }: Pick<LoadOrder, 'producer' | 'transferId'>,
+  tpRank: number,
+  parts: readonly PartRecord[],
+): LogFields {
+  const { engineId, host, port } = producer
+  const failed = parts.filter(({ state }) => state.kind === 'failed')
+  return {
+    ...{ rank: tpRank, engineId, host, port, transferId },
+    failedRanks: failed.map(({ rank }) => rank).join(),
+  }
 }
 
 /** What the harness gets of a load; the producer's measurements, summed over its ranks. */

@@ -29,6 +29,7 @@ import {
   orderError,
   runOf,
   sampleOf,
+  sourceOf,
   type LoadOrder,
   type LoadRecord,
   type PartRecord,
@@ -125,14 +126,21 @@ export class LoadTable {
     const { engineId } = order.producer
     if (!this.#progressAt.has(engineId)) this.#progressAt.set(engineId, clock.now())
     this.#init.counters.add('loadsStarted')
-    this.#init.onChange()
+    this.#changed()
     for (const part of record.parts) this.parts.connect(part)
     record.blockedUs = (clock.now() - record.bindAtMs) * 1_000
   }
 
   /** Reports a load that never started. */
-  fail(load: Pick<LoadOrder, 'requestId' | 'localBlockIds'>, error: AnyConnectorError): void {
-    this.results.add(reported(load), { kind: 'failed', error })
+  fail(
+    load: Pick<LoadOrder, 'requestId' | 'localBlockIds'> & Partial<LoadOrder>,
+    error: AnyConnectorError,
+  ): void {
+    const { rank } = this.#init.speaker
+    const { producer, transferId } = load
+    const isKnown = producer !== undefined && transferId !== undefined
+    const source = isKnown ? sourceOf({ producer, transferId }, rank, []) : { rank }
+    this.results.add(reported(load), { kind: 'failed', error }, source)
   }
 
   abort(requestId: RequestId): void {
@@ -159,6 +167,11 @@ export class LoadTable {
     this.#loads.clear()
     this.#unsampled.clear()
     this.parts.close()
+  }
+
+  #changed(): void {
+    this.#init.components.metrics.set('kv_loads_open', this.#loads.size)
+    this.#init.onChange()
   }
 
   /** Its blocks are out of service while any of its parts is in doubt. */
@@ -244,8 +257,10 @@ export class LoadTable {
     record.deadline?.stop()
     this.#loads.delete(order.requestId)
     this.#noteProgress(order.producer.engineId)
-    this.results.add(reported(order), outcome)
-    this.#init.onChange()
+    const { rank } = this.#init.speaker
+    const source = outcome.kind === 'failed' ? sourceOf(order, rank, parts) : {}
+    this.results.add(reported(order), outcome, source)
+    this.#changed()
     if (outcome.kind === 'loaded') this.#sample(record, completeAtMs)
     else parts.forEach((part) => this.parts.forget(part))
   }

@@ -43,8 +43,8 @@ test('#25897 a request waits on D for longer than the lease', async () => {
   expect(await pair.d.isLoadedRight(request, prompt)).toBe(true)
 })
 
-test('#35764 D dies with requests in its queue', async () => {
-  // Upstream: P's blocks were stranded for 480 s.
+test('#35764, #38027, #41383 D dies with requests in its queue', async () => {
+  // Upstream: P's blocks were stranded for 480 s, a time that was too short for long queues all the same.
   const pair = await shortPair()
   pair.d.arrive('d-r0', 30, await pair.p.prefill('p-r0', prompt, 30))
   pair.d.step()
@@ -157,8 +157,8 @@ test('#57661 two layers begin at one address and differ in length', async () => 
   expect(request.outcome).toBe('failed')
 })
 
-test('#37333, #42895 TP sizes that are not the same', async () => {
-  // Upstream: heads were mapped wrongly between ranks.
+test('#37333, #42895, #43523, #50765 TP sizes that are not the same', async () => {
+  // Upstream: heads were mapped wrongly between ranks, or looked for outside of what was registered.
   const pair = await createPair({ p: { tpSize: 4 }, d: { tpSize: 2, kvHeadCount: 4 } })
   const request = await startLoad(pair)
   await until(pair.world, () => request.outcome === 'loaded')

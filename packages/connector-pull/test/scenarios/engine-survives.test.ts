@@ -65,7 +65,7 @@ test('#46240 every message twice: each id is reported once', async () => {
   expect(pair.d.outputs.flatMap(({ received }) => received)).toEqual(['d-r0'])
 })
 
-test('#25067 news of a request that was just dropped', async () => {
+test('#25067, #25562, llm-d #187 news of a request that was just dropped', async () => {
   // Upstream: KeyError in the worker on the abort race.
   const pair = await createPair()
   const warmUp = await startLoad(pair, { id: 'warm-up', tokenCount: 4 })
@@ -143,7 +143,7 @@ test('#29369 the producer falls silent: nothing is parked for ever', async () =>
   expect(request.errorCode).toBe('ERR_KV_DEADLINE')
 })
 
-test('#51505 several requests share one handoff', async () => {
+test('#51505, #54707 several requests share one handoff', async () => {
   // Upstream: a list prompt with kv_transfer_params crashes D, from any client (GHSA-6vh8-5j8f-m4vf).
   const pair = await createPair({ times: slowFabric })
   const params = await pair.p.prefill('p-r0', prompt, 30)

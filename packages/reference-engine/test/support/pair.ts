@@ -49,10 +49,11 @@ export interface CompletionAnswer {
 export async function post(
   engine: RunningEngine,
   body: Record<string, unknown>,
+  headers: Readonly<Record<string, string>> = {},
 ): Promise<Response> {
   return fetch(`${engine.url}/v1/completions`, {
     method: 'POST',
-    headers: { 'content-type': 'application/json', 'x-kvferry-timings': '1' },
+    headers: { 'content-type': 'application/json', 'x-kvferry-timings': '1', ...headers },
     body: JSON.stringify(body),
   })
 }
@@ -60,8 +61,9 @@ export async function post(
 export async function complete(
   engine: RunningEngine,
   body: Record<string, unknown>,
+  headers: Readonly<Record<string, string>> = {},
 ): Promise<CompletionAnswer> {
-  const response = await post(engine, body)
+  const response = await post(engine, body, headers)
   const answer = (await response.json()) as {
     choices: { text: string }[]
     kv_transfer_params: Record<string, unknown> | null
@@ -79,12 +81,14 @@ export async function complete(
 export async function prefillOf(
   pair: Pick<Pair, 'prefill'>,
   prompt: string,
+  headers: Readonly<Record<string, string>> = {},
 ): Promise<Record<string, unknown>> {
-  const { kvTransferParams } = await complete(pair.prefill, {
+  const body = {
     prompt,
     max_tokens: 1,
     kv_transfer_params: { do_remote_decode: true, do_remote_prefill: false },
-  })
+  }
+  const { kvTransferParams } = await complete(pair.prefill, body, headers)
   if (kvTransferParams === null) throw new Error('P handed nothing over')
   return kvTransferParams
 }

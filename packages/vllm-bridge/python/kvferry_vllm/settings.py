@@ -52,10 +52,16 @@ def read_settings(vllm_config: VllmConfig) -> Settings:
         engine_id=engine_id,
         # Which connectors there are, and their options, is the host's business: it names what is wrong.
         config={"connector": "pull", "engineId": engine_id, **extra},
-        model_name=str(bridge.get("modelName", vllm_config.model_config.model)),
+        model_name=str(bridge.get("modelName", _model_name(vllm_config.model_config))),
         log_level=str(bridge.get("logLevel", "warn")),
         supervision=Supervision(**supervision),
     )
+
+
+def _model_name(model_config: Any) -> str:
+    """With the revision that was asked for: weights of two revisions give KV that doesn't fit together."""
+    revision = getattr(model_config, "revision", None)
+    return f"{model_config.model}@{revision}" if revision else str(model_config.model)
 
 
 def refuse_unsupported(vllm_config: VllmConfig) -> None:

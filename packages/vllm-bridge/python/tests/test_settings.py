@@ -9,7 +9,9 @@ from typing import Any
 from kvferry_vllm.settings import Settings, read_settings, start_message
 
 
-def vllm_config(extra: dict[str, Any], world_size: int = 1, **transfer: Any) -> Any:
+def vllm_config(
+    extra: dict[str, Any], world_size: int = 1, revision: str | None = None, **transfer: Any
+) -> Any:
     defaults = dict(
         engine_id="p0",
         kv_role="kv_producer",
@@ -19,7 +21,7 @@ def vllm_config(extra: dict[str, Any], world_size: int = 1, **transfer: Any) -> 
     return SimpleNamespace(
         kv_transfer_config=SimpleNamespace(**{**defaults, **transfer}),
         parallel_config=SimpleNamespace(world_size=world_size),
-        model_config=SimpleNamespace(model="./tiny"),
+        model_config=SimpleNamespace(model="./tiny", revision=revision),
     )
 
 
@@ -41,6 +43,13 @@ class ReadSettings(unittest.TestCase):
         self.assertEqual(settings.model_name, "./tiny")
         message = start_message(settings, {"dtype": "float32"})
         self.assertEqual(message["caches"], {"model": "./tiny", "dtype": "float32"})
+
+    def test_another_revision_is_another_model(self) -> None:
+        # Issue 55776 upstream: two revisions pass for one model, and KV of other weights is read.
+        names = [read_settings(vllm_config({}, revision=at)).model_name for at in (None, "a1", "b2")]
+        self.assertEqual(names, ["./tiny", "./tiny@a1", "./tiny@b2"])
+        named = vllm_config({"bridge": {"modelName": "m"}}, revision="a1")
+        self.assertEqual(read_settings(named).model_name, "m")
 
     def test_the_extra_config_is_left_as_it_was(self) -> None:
         extra = {"bridge": {"modelName": "m"}, "engineId": "other"}

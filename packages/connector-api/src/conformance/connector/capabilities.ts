@@ -7,9 +7,12 @@ import type { ConnectorGroupRuns } from './clause-run.ts'
 import type { ConnectorContext } from './context.ts'
 import { tensorParallel } from './tensor-parallel.ts'
 
-/** Engines that differ serve, but not from each other's bytes. */
+/** Of one model, which could be shared out over two ranks, and whose blocks have an order. */
+const fourHeads = { kvHeadCount: 4 }
+
+/** Engines that differ in this alone serve, but not from each other's bytes. */
 async function refuseEachOther(context: ConnectorContext, d0: ClusterEngineOptions): Promise<void> {
-  const cluster = await context.open({ engine: { d0 } })
+  const cluster = await context.open({ engines: fourHeads, engine: { d0 } })
   const journey = context.serve(cluster)
   await context.settle(cluster, context.target.releaseBoundMs)
   context.assertNotLoaded(journey)

@@ -13,6 +13,8 @@ export interface WholeExploration {
   readonly stateCountMin: number
   /** … and no shorter a way to the last of them. Default 0. */
   readonly depthMin?: number
+  /** Markdown in which a row of a table begins with the name and ends with the number of states and the depth. */
+  readonly page?: string
   /** Where the line with its size goes. Default `console.info`. */
   readonly print?: (line: string) => void
 }
@@ -20,11 +22,18 @@ export interface WholeExploration {
 /**
  * Explores all of `model`, prints how much that was, and answers it.
  * @throws Error with the counter-example where a rule is broken, or when it was not seen whole, has fewer states or
- *   ends less deep than demanded.
+ *   ends less deep than demanded, or the page says something else.
  */
 export function exploreWhole<State>(
   model: Model<State>,
-  { name, stateCountMax, stateCountMin, depthMin = 0, print = console.info }: WholeExploration,
+  {
+    name,
+    stateCountMax,
+    stateCountMin,
+    depthMin = 0,
+    page,
+    print = console.info,
+  }: WholeExploration,
 ): Exploration {
   const found = explore(model, { stateCountMax })
   const { stateCount, depth, endCount, isComplete, counterExample } = found
@@ -36,5 +45,11 @@ export function exploreWhole<State>(
   if (!isComplete) refuse(`not seen whole, there are more than ${stateCountMax} states`)
   if (stateCount < stateCountMin) refuse(`${stateCount} states, fewer than ${stateCountMin}`)
   if (depth < depthMin) refuse(`${depth} steps deep, fewer than ${depthMin}`)
+  if (page !== undefined) {
+    const figures = `| ${stateCount.toLocaleString('en-US')} | ${depth} |`
+    const row = page.split('\n').find((line) => line.startsWith(`| ${name} |`))
+    if (row === undefined) refuse(`the page has no row of it, which ends ${figures}`)
+    else if (!row.endsWith(figures)) refuse(`the page says ${row}, and not ${figures}`)
+  }
   return found
 }
