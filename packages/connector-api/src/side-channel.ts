@@ -4,6 +4,8 @@
  * from a message. Everything but bytes of KV and
  * "this transfer is complete" goes over it. `runtime` implements it over TCP; bodies are opaque here.
  */
+import { ConnectorError } from './errors.ts'
+import type { AnyConnectorError } from './errors.ts'
 import type { EngineId, Incarnation } from './ids.ts'
 
 export interface PeerIdentity {
@@ -41,7 +43,7 @@ export interface SideChannel {
   /** Where peers reach this engine. */
   readonly address: { readonly host: string; readonly port: number }
   readonly identity: PeerIdentity
-  /** One handler per kind; a second registration throws TypeError. Messages of unknown kinds are refused. */
+  /** One handler per kind; a second registration throws TypeError. Others are refused with `unhandledKind`. */
   handle(kind: string, handler: SideChannelHandler): void
   /**
    * An open association to that engine: the existing one, or a new one.
@@ -53,3 +55,18 @@ export interface SideChannel {
   onAssociationEnd(listener: (association: Association) => void): void
   close(): Promise<void>
 }
+
+const noHandler = (kind: string): string => `no handler for ${kind}`
+
+/** How a side channel refuses a message of a kind that nobody handles there. */
+export function unhandledKind(kind: string): AnyConnectorError {
+  const message = `messages of kind ${kind} are not handled here`
+  const details = { where: 'side-channel-message', reason: noHandler(kind) }
+  return new ConnectorError('ERR_KV_MESSAGE_INVALID', message, details)
+}
+
+/** Whether a peer refused so: engines of other connectors hear none of this one's kinds. */
+export const isUnhandledKind = (error: unknown, kind: string): boolean =>
+  ConnectorError.isInstance(error) &&
+  error.code === 'ERR_KV_MESSAGE_INVALID' &&
+  error.details.reason === noHandler(kind)

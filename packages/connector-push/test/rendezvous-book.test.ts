@@ -2,6 +2,7 @@ import { ConnectorError } from '@kvferry/connector-api'
 import { createSimClock } from '@kvferry/connector-api/testing'
 import { protocolLimits } from '@kvferry/connector-api/protocol'
 import { expect, test } from 'vitest'
+import { pushLimits } from '../src/limits.ts'
 import { RendezvousBook, rendezvousCountMax } from '../src/rendezvous-book.ts'
 import { sourceContext, type PartRecord, type Rendezvous } from '../src/rendezvous.ts'
 
@@ -67,4 +68,28 @@ test('no more promises are kept for one transfer than a consumer has ranks', () 
   for (let at = 0; at < protocolLimits.tpSizeMax; at++) expect(promise(at)).toBe(true)
   expect(promise(protocolLimits.tpSizeMax)).toBe(false)
   expect(promise(0)).toBe(true)
+})
+
+test('what is over is forgotten after its time, and leaves no timer', async () => {
+  const clock = createSimClock(1)
+  const book = new RendezvousBook(clock)
+  book.forgetLater(book.open('over'))
+  expect(book.refuseLater('withdrawn before it came', 'key')).toBe(true)
+  await clock.advance(pushLimits.rendezvousRetentionMs - 1)
+  expect(book.size).toBe(2)
+  await clock.advance(1)
+  expect([book.size, clock.pendingCount]).toEqual([0, 0])
+})
+
+test('what is open when its time has come is asked again, and forgotten once it has ended', async () => {
+  const clock = createSimClock(1)
+  const book = new RendezvousBook(clock)
+  const meeting = book.open('t')
+  meeting.parts.set(0, open)
+  book.forgetLater(meeting)
+  await clock.advance(5 * pushLimits.rendezvousRetentionMs)
+  expect(book.find('t')).toBe(meeting)
+  meeting.parts.set(0, ended)
+  await clock.advance(pushLimits.rendezvousRetentionMs)
+  expect([book.size, clock.pendingCount]).toEqual([0, 0])
 })

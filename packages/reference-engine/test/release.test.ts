@@ -82,7 +82,9 @@ describe('a transfer (push) that no decode engine took on', () => {
       expect(await held()).toBe(7)
       const peer = (await (await fetch(`${pushing.prefill.url}/kvferry/v1/peer`)).json()) as {
         sideChannel: { host: string; port: number }
+        dispatch: string
       }
+      expect(peer.dispatch).toBe('concurrent')
       const told = {
         ...{ do_remote_prefill: true, transfer_id: 'x-1', tp_size: 1, remote_engine_id: 'p0' },
         ...{ remote_host: peer.sideChannel.host, remote_port: peer.sideChannel.port },

@@ -76,6 +76,7 @@ describe('other routes', () => {
     expect(await (await get('/kvferry/v1/peer')).json()).toMatchObject({
       engineId: 'e0',
       connector: null,
+      dispatch: null,
       role: 'both',
       tpSize: 1,
       ppSize: 1,

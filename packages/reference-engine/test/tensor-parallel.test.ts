@@ -53,7 +53,7 @@ describe('prefill and decode with two ranks each', () => {
       .toMatchObject({ owned: 0, leased: 0, quarantined: 0 })
     expect((await statsOf(pair.decode)).blocks).toMatchObject({ owned: 0, quarantined: 0 })
     const peer = await (await fetch(`${pair.prefill.url}/kvferry/v1/peer`)).json()
-    expect(peer).toMatchObject({ tpSize: 2, tensorParallel: 'mapped' })
+    expect(peer).toMatchObject({ tpSize: 2, tensorParallel: 'mapped', dispatch: 'sequential' })
   })
 
   it('fail a load that one rank could not read, and recompute it', async () => {

@@ -16,7 +16,7 @@ import { missingCoordinates } from './push-params.ts'
 import { RouterError, type Leg } from './router-error.ts'
 import { isBusyStatus } from './upstream-error.ts'
 
-const transferModes: ReadonlySet<string> = new Set(['push'])
+const name = 'concurrent'
 
 /** The pairs of one request: each leg may be given to one other engine, once. */
 class PairChoice {
@@ -50,7 +50,7 @@ class PairChoice {
 
   #otherPrefill(prefill: Engine): Engine {
     const excluded = this.#tookNothing.prefill.add(prefill)
-    return this.#context.fleet.choosePrefill(excluded, transferModes)
+    return this.#context.fleet.choosePrefill(excluded, name)
   }
 }
 
@@ -61,8 +61,7 @@ function tookNothing(end: Exclude<Decision, { kind: 'decoded' }>): boolean {
 }
 
 export const concurrentDispatch: DispatchStrategy = {
-  name: 'concurrent',
-  transferModes,
+  name,
   obstacle: missingCoordinates,
   async dispatch(context, first): Promise<RoutedAnswer> {
     const { scope, metrics } = context

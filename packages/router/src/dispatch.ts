@@ -3,7 +3,7 @@
  * request and comes back with what the client gets; whatever goes wrong is a thrown RouterError.
  * `sequential` (D after P has answered) is in sequential-dispatch.ts, `concurrent` (both at once, for
  * connectors whose engines meet by themselves) in concurrent-dispatch.ts; which of them serves a request
- * is what the prefill engine announces.
+ * is what the prefill engine announces, whatever connector it runs.
  */
 import { assert, type Logger, type Random } from '@kvferry/connector-api'
 import type { CompletionRequest } from './completion-request.ts'
@@ -46,9 +46,8 @@ export interface Timings {
 export type RoutedAnswer = DecodeResult & { readonly timings: Timings }
 
 export interface DispatchStrategy {
+  /** The `dispatch` that engines announce to be served this way. */
   readonly name: string
-  /** What engines must announce to be served this way. */
-  readonly transferModes: ReadonlySet<string>
   /** What this prefill engine lacks to be served this way, with the remedy; null: nothing. */
   obstacle(prefill: EnginePeer): string | null
   /**
@@ -67,19 +66,19 @@ export interface Dispatcher {
 
 /** Each request goes the way of the prefill engine whose turn it is. */
 export function createDispatcher(strategies: readonly DispatchStrategy[]): Dispatcher {
-  const strategyFor = (mode: string | null) =>
-    strategies.find(({ transferModes }) => mode !== null && transferModes.has(mode))
+  const strategyFor = (dispatch: string | null) => strategies.find(({ name }) => name === dispatch)
   return {
     obstacle(prefill) {
-      const { transferMode } = prefill
+      const { transferMode, dispatch } = prefill
       if (transferMode === null) return 'runs without a connector'
-      const strategy = strategyFor(transferMode)
+      const strategy = strategyFor(dispatch)
       if (strategy !== undefined) return strategy.obstacle(prefill)
-      return `no dispatch for transferMode "${transferMode}" in this router`
+      if (dispatch !== null) return `no dispatch "${dispatch}" in this router`
+      return `does not say its dispatch, and transferMode "${transferMode}" implies none here`
     },
     async dispatch(context) {
       const prefill = context.fleet.choosePrefill(new Set())
-      const strategy = strategyFor(prefill.peer?.transferMode ?? null)
+      const strategy = strategyFor(prefill.peer?.dispatch ?? null)
       assert(strategy !== undefined, 'a prefill engine without a dispatch strategy was chosen')
       return strategy.dispatch(context, prefill)
     },

@@ -22,7 +22,7 @@ function canMap(left: number | null, right: number | null, doBothMap: boolean): 
   return doBothMap && isWholeRatio(left, right)
 }
 
-const sameFields = ['connector', 'transferMode', 'wireVersion', 'model'] as const
+const sameFields = ['connector', 'transferMode', 'dispatch', 'wireVersion', 'model'] as const
 
 function findField(prefill: EnginePeer, decode: EnginePeer): keyof EnginePeer | null {
   if (prefill.role === 'consumer' || decode.role === 'producer') return 'role'

@@ -10,6 +10,8 @@ const peerSchema = z.looseObject({
   /** null: the engine runs without a connector. */
   connector: id.nullable(),
   transferMode: id.nullable(),
+  /** Absent in engines of before it was published: their mode says which it is. */
+  dispatch: id.nullable().default(null),
   engineId: id,
   incarnation: id,
   role: z.enum(['producer', 'consumer', 'both']),
@@ -34,6 +36,8 @@ const peerSchema = z.looseObject({
 export interface EnginePeer {
   readonly connector: string | null
   readonly transferMode: string | null
+  /** In which order P and D are asked, by the name of a dispatch strategy. */
+  readonly dispatch: string | null
   readonly engineId: string | null
   readonly incarnation: string | null
   readonly role: 'producer' | 'consumer' | 'both'
@@ -48,6 +52,16 @@ export interface EnginePeer {
   readonly tensorParallel: 'single' | 'equal' | 'mapped'
 }
 
+/** Of engines that don't say: what connectors of these modes needed when the mode alone told it. */
+const dispatchOfMode: Readonly<Record<string, string>> = {
+  pull: 'sequential',
+  ticket: 'sequential',
+  push: 'concurrent',
+}
+
+const dispatchFor = (transferMode: string | null): string | null =>
+  transferMode === null ? null : (dispatchOfMode[transferMode] ?? null)
+
 /**
  * The engine's own word; but the operator knows better where it can be reached (an engine often announces
  * its own loopback address), and knows what it does not say. Null when the description is malformed.
@@ -61,12 +75,13 @@ export function parseEnginePeer(
   const { data } = parsed
   return {
     ...data,
+    dispatch: data.dispatch ?? dispatchFor(data.transferMode),
     sideChannel: sideChannel ?? data.sideChannel,
     tpSize: data.tpSize ?? tpSize ?? null,
   }
 }
 
-/** What an operator may say of engines that don't describe themselves, with what that means for dispatch. */
+/** What an operator may say of engines that don't describe themselves, with their transfer modes. */
 export const declarable = { pull: 'pull', push: 'push', xavier: 'ticket' } as const
 export type DeclarableConnector = keyof typeof declarable
 
@@ -79,6 +94,7 @@ export function declaredPeer(
   return {
     connector,
     transferMode: declarable[connector],
+    dispatch: dispatchFor(declarable[connector]),
     engineId: engineId ?? null,
     incarnation: null,
     role,

@@ -55,12 +55,12 @@ export class Fleet {
   }
 
   /**
-   * The next P that is up and has a matching D; with `modes` one of these transfer modes.
+   * The next P that is up and has a matching D; with `dispatch` one that is served that way.
    * @throws RouterError 503 ERR_KV_PEER_UNAVAILABLE.
    */
-  choosePrefill(excluded: ReadonlySet<Engine>, modes: ReadonlySet<string> | null = null): Engine {
+  choosePrefill(excluded: ReadonlySet<Engine>, dispatch: string | null = null): Engine {
     const { doubted } = this.#pairing()
-    const isServed = ({ peer }: Engine) => modes === null || modes.has(peer?.transferMode ?? 'none')
+    const isServed = ({ peer }: Engine) => dispatch === null || peer?.dispatch === dispatch
     const candidates = this.prefills.filter(
       (engine) =>
         !excluded.has(engine) &&

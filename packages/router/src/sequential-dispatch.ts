@@ -61,7 +61,6 @@ async function decode(
 
 export const sequentialDispatch: DispatchStrategy = {
   name: 'sequential',
-  transferModes: new Set(['pull', 'ticket']),
   obstacle: () => null,
   async dispatch(context, first) {
     const { fleet, scope, metrics } = context
@@ -72,7 +71,7 @@ export const sequentialDispatch: DispatchStrategy = {
       decodeSentAtMs: null,
     }
     const choose = (excluded: ReadonlySet<Engine>) =>
-      excluded.size === 0 ? first : fleet.choosePrefill(excluded, sequentialDispatch.transferModes)
+      excluded.size === 0 ? first : fleet.choosePrefill(excluded, sequentialDispatch.name)
     const prefilled = await askPrefill(context, null, (call) => sendToLeg(context, choose, call))
     const answeredAt = scope.clock.now()
     router.prefillAnsweredAtMs = answeredAt

@@ -116,6 +116,29 @@ describe('concurrent dispatch', () => {
     },
   )
 
+  it('asks engines of any connector at once that say that they meet by themselves', async () => {
+    const theirs = { connector: 'theirs', transferMode: 'teleport', dispatch: 'concurrent' }
+    const prefill = held()
+    const prefills = [await engine('producer', prefill.behaviour, theirs)]
+    const decodes = [await engine('consumer', decodedAnswer, theirs)]
+    const { router, d } = await setupPush({ prefills, decodes })
+    // D has answered, and P has not.
+    expect((await post(router.url, prompt)).status).toBe(200)
+    await eventually(() => prefill.open.length === 1)
+    const { request, response } = prefill.open[0]!
+    expect(transferIdOf(request)).toBe(transferIdOf(d.received[0]!))
+    await pushedAnswer(request, response)
+  })
+
+  it('asks engines one after the other that say so, whatever moves their bytes', async () => {
+    const inTurn = { ...push, dispatch: 'sequential' }
+    const prefills = [await engine('producer', prefillAnswer, inTurn)]
+    const decodes = [await engine('consumer', decodeAnswer, inTurn)]
+    const { router, d } = await setupPush({ prefills, decodes })
+    expect((await post(router.url, prompt)).status).toBe(200)
+    expect(d.received[0]!.body['kv_transfer_params']).toEqual(handoff)
+  })
+
   it('keeps what the engines tell each other from the client', async () => {
     const params = { remote_engine_id: 'd0', remote_block_ids: [[1]] }
     for (const stream of [true, false]) {

@@ -9,7 +9,15 @@ import {
   type Behaviour,
   type FakeEngine,
 } from './support/fake-engine.ts'
-import { held, openStream } from './support/push-pair.ts'
+import {
+  consumer,
+  decodedAnswer,
+  held,
+  openStream,
+  producer,
+  pushedAnswer,
+  setupPush,
+} from './support/push-pair.ts'
 import { engine, eventually, open, post, prompt, setup } from './support/router-fixture.ts'
 
 const twoDecodes = async (first: Behaviour) => [
@@ -45,6 +53,31 @@ describe('least load', () => {
     prefills[1 - busyIndex]!.behaviour = prefillAnswer
     for (let count = 0; count < 3; count++) await post(router.url, prompt)
     expect(prefills[busyIndex]!.received.length).toBe(before[busyIndex]! + 1)
+  })
+
+  it('leaves both busy engines alone that were asked at once, and counts both off', async () => {
+    const [busyP, busyD] = [held(), held()]
+    const prefills = [await producer(busyP.behaviour), await producer(pushedAnswer, 'p1')]
+    const decodes = [await consumer(busyD.behaviour), await consumer(decodedAnswer, 'd1')]
+    const { router } = await setupPush({ prefills, decodes, config })
+    const first = open(router.url, large).read()
+    await eventually(() => busyP.open.length === 1 && busyD.open.length === 1)
+    for (let count = 0; count < 3; count++) await post(router.url, prompt)
+    expect([countsOf(prefills), countsOf(decodes)]).toEqual([
+      [1, 3],
+      [1, 3],
+    ])
+    prefills[0]!.behaviour = pushedAnswer
+    decodes[0]!.behaviour = decodedAnswer
+    await pushedAnswer(busyP.open[0]!.request, busyP.open[0]!.response)
+    await decodedAnswer(busyD.open[0]!.request, busyD.open[0]!.response)
+    expect((await first).status).toBe(200)
+    // Nobody is busy: they take turns.
+    for (let count = 0; count < 4; count++) await post(router.url, prompt)
+    expect([countsOf(prefills), countsOf(decodes)]).toEqual([
+      [3, 5],
+      [3, 5],
+    ])
   })
 
   it.each<[string, Behaviour]>([

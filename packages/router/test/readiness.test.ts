@@ -18,6 +18,7 @@ describe('readiness', () => {
   it.each([
     ['connector', 'pull', 'other'],
     ['transferMode', 'pull', 'ticket'],
+    ['dispatch', 'sequential', 'concurrent'],
     ['wireVersion', 1, 2],
     ['model', 'tiny', 'large'],
     ['blockTokens', 16, 32],
@@ -47,7 +48,7 @@ describe('readiness', () => {
     expect((await ready(router.url)).status).toBe(200)
   })
 
-  it('refuses engines in each other’s place, and modes that it has no dispatch for', async () => {
+  it('refuses engines in each other’s place, and those that it has no dispatch for', async () => {
     const wrong = [await engine('consumer', decodeAnswer)]
     const swapped = await setup({
       prefills: wrong,
@@ -59,6 +60,12 @@ describe('readiness', () => {
     const decodes = [await engine('consumer', decodeAnswer, other)]
     const unknown = await setup({ prefills, decodes })
     expect((await ready(unknown.router.url)).problems.join()).toContain('"teleport"')
+    const odd = { dispatch: 'by-post' }
+    const posted = await setup({
+      prefills: [await engine('producer', prefillAnswer, odd)],
+      decodes: [await engine('consumer', decodeAnswer, odd)],
+    })
+    expect((await ready(posted.router.url)).problems.join()).toContain('no dispatch "by-post"')
     const none = { connector: null, transferMode: null }
     const alone = await setup({
       prefills: [await engine('producer', prefillAnswer, none)],
@@ -207,6 +214,28 @@ describe('descriptions', () => {
     // It takes both to map.
     const plain = peer('consumer', { [field]: right })
     expect(findMismatch(prefill, plain) === null).toBe(left === right)
+  })
+
+  it.each([
+    ['push', undefined, 'concurrent'],
+    ['pull', undefined, 'sequential'],
+    ['ticket', undefined, 'sequential'],
+    ['teleport', undefined, null],
+    ['teleport', 'concurrent', 'concurrent'],
+    ['push', 'sequential', 'sequential'],
+    [null, undefined, null],
+  ])('transferMode %s with dispatch %s is asked %s', (transferMode, dispatch, expected) => {
+    expect(peer('producer', { transferMode, dispatch }).dispatch).toBe(expected)
+  })
+
+  it('knows how declared engines are asked', () => {
+    const dispatchOf = (name: 'pull' | 'push' | 'xavier') =>
+      declaredPeer(name, 'producer', {}).dispatch
+    expect([dispatchOf('pull'), dispatchOf('push'), dispatchOf('xavier')]).toEqual([
+      'sequential',
+      'concurrent',
+      'sequential',
+    ])
   })
 
   it('compares only what is known', () => {

@@ -5,6 +5,8 @@ export interface CompletionRequest {
   readonly prompt: string
   readonly maxTokens: number
   readonly stream?: boolean
+  /** Aborted: its client is gone; the outcome `LEFT`. */
+  readonly signal?: AbortSignal
 }
 
 export type Outcome =
@@ -49,6 +51,7 @@ export async function complete(
   request: CompletionRequest,
   timeoutMs = 60_000,
 ): Promise<Outcome> {
+  const given = request.signal === undefined ? [] : [request.signal]
   try {
     const response = await fetch(`${url}/v1/completions`, {
       method: 'POST',
@@ -59,7 +62,7 @@ export async function complete(
         max_tokens: request.maxTokens,
         stream: request.stream ?? false,
       }),
-      signal: AbortSignal.timeout(timeoutMs),
+      signal: AbortSignal.any([AbortSignal.timeout(timeoutMs), ...given]),
     })
     const body = await response.text()
     if (response.status !== 200) return errorOutcome(response.status, body)
@@ -67,9 +70,9 @@ export async function complete(
     const parsed = JSON.parse(body) as { choices: { text: string }[] }
     return { kind: 'text', text: parsed.choices[0]?.text ?? '' }
   } catch (error) {
-    const code =
-      (error as Error).name === 'TimeoutError' ? 'TIMEOUT' : `CONNECTION: ${String(error)}`
-    return { kind: 'error', status: 0, code }
+    const { name } = error as Error
+    const known = { TimeoutError: 'TIMEOUT', AbortError: 'LEFT' }[name]
+    return { kind: 'error', status: 0, code: known ?? `CONNECTION: ${String(error)}` }
   }
 }
 

@@ -55,11 +55,15 @@ function useDeployment(progressive: boolean): void {
   })
 }
 
-const completeAll = (url: string, round: number) =>
+const completeAll = (url: string, round: number, signal?: AbortSignal) =>
   Promise.all(
     Array.from({ length: requestCount }, (_, index) => {
       const prompt = promptOf(promptTokens, round * 1_000 + index)
-      return complete(url, { model: `${preset}/${kvScale}`, prompt, maxTokens: 4 })
+      const model = `${preset}/${kvScale}`
+      return complete(url, {
+        ...{ model, prompt, maxTokens: 4 },
+        ...(signal === undefined ? {} : { signal }),
+      })
     }),
   )
 
@@ -74,14 +78,17 @@ async function expectServes(round: number): Promise<void> {
   expect(verification.mismatchedBlocks).toBe(0)
 }
 
+const untilWriting = (): Promise<void> =>
+  waitUntil('P writes', async () => {
+    const { agentCounters } = await deployment.stats('prefill')
+    return agentCounters.transfersOpen > 0
+  })
+
 /** Disturbs an engine while P has WRITEs open; ends once the round's requests have. */
 async function disturb(round: number, act: () => Promise<void> | void): Promise<void> {
   const expected = await completeAll(await deployment.oracleUrl(), round)
   const outcomes = completeAll(deployment.routerUrl, round)
-  await waitUntil('P writes', async () => {
-    const { agentCounters } = await deployment.stats('prefill')
-    return agentCounters.transfersOpen > 0
-  })
+  await untilWriting()
   await act()
   expectOneOutcomeEach(await outcomes, expected)
 }
@@ -131,6 +138,27 @@ describe('whole prompts', () => {
       await expectNothingKept()
     }
     await expectServes(7)
+  })
+
+  test('every client leaves while P writes: both engines hear of it, and neither keeps a block', async () => {
+    const countOf = async (name: 'prefill' | 'decode', counter: string) =>
+      (await deployment.stats(name)).connectorCounters[counter] ?? 0
+    const [aborted, expired] = [
+      await countOf('decode', 'loadsAborted'),
+      await countOf('prefill', 'leasesExpired'),
+    ]
+    const clients = new AbortController()
+    const outcomes = completeAll(deployment.routerUrl, 8, clients.signal)
+    await untilWriting()
+    clients.abort()
+    const ends = (await outcomes).map((end) => (end.kind === 'error' ? end.code : end.kind))
+    expect(ends).toContain('LEFT')
+    expect(ends.filter((end) => end !== 'LEFT' && end !== 'text')).toEqual([])
+    await expectNothingKept()
+    expect(await countOf('decode', 'loadsAborted')).toBeGreaterThan(aborted)
+    // Told, not found out by a lease's end.
+    expect(await countOf('prefill', 'leasesExpired')).toBe(expired)
+    await expectServes(9)
   })
 })
 

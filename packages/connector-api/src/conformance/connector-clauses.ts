@@ -225,6 +225,12 @@ export const connectorClauses = [
     sentence: 'different orders of tokens and heads are converted, byte for byte',
     needs: { supportsDifferentLayouts: [true] },
   },
+  {
+    id: 'C11.21',
+    sentence:
+      'a consumer that has come is served from the step that computes its KV, not from a later one',
+    needs: { dispatch: ['concurrent'] },
+  },
 
   {
     id: 'C12.1',

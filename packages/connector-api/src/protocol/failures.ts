@@ -2,7 +2,12 @@
  * Turns whatever a port threw into one of our typed errors, so that a failed load always has a code.
  * A broken invariant passes through: it must end the process, not one request.
  */
-import { ConnectorError, InvariantError, type AnyConnectorError } from '../index.ts'
+import {
+  ConnectorError,
+  InvariantError,
+  isUnhandledKind,
+  type AnyConnectorError,
+} from '../index.ts'
 
 /** @throws InvariantError when `cause` is one. */
 export function asConnectorError(
@@ -30,6 +35,21 @@ export function limitExceeded(limit: string, value: number, max: number): AnyCon
     value,
     max,
   })
+}
+
+/**
+ * Why a handshake of this kind failed: whoever has never heard of the kind runs another connector. `cause`
+ * itself where that is not it.
+ */
+export function otherConnector(
+  cause: unknown,
+  kind: string,
+  { connector, peer }: { readonly connector: string; readonly peer: string },
+): unknown {
+  if (!isUnhandledKind(cause, kind)) return cause
+  const mismatch = { field: 'connector', local: connector, remote: 'another' }
+  const message = `connector is ${connector} here and another on ${peer}`
+  return new ConnectorError('ERR_KV_PEER_INCOMPATIBLE', message, { peer, ...mismatch }, { cause })
 }
 
 export function closed(what: string): AnyConnectorError {

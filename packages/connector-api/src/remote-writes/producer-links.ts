@@ -22,6 +22,7 @@ import {
   compareFacts,
   handshakesToStart,
   limitExceeded,
+  otherConnector,
   type PeerFacts,
 } from '../protocol/index.ts'
 import {
@@ -185,7 +186,8 @@ export class ProducerLinks {
     const answer = await association
       .request(kind, body, { timeoutMs: this.#leftMs(record) })
       .catch((cause: unknown) => {
-        throw noSuchRank(cause, record)
+        const names = { connector: this.#protocol.name, peer: identity.engineId }
+        throw rank === 0 ? otherConnector(cause, kind, names) : noSuchRank(cause, record)
       })
     const reply = decodeHandshakeReply(answer, identity.engineId)
     const { facts, grant } = reply
@@ -219,7 +221,7 @@ export class ProducerLinks {
 /** A rank beyond the producer's last hears nothing, so the side channel refuses what it is asked. */
 function noSuchRank(cause: unknown, { place: { engineId, tpSize }, rank }: LinkRecord): unknown {
   const isRefused = ConnectorError.isInstance(cause) && cause.code === 'ERR_KV_MESSAGE_INVALID'
-  if (!isRefused || rank === 0) return cause
+  if (!isRefused) return cause
   const mismatch = { field: 'tpSize', local: String(tpSize), remote: `without rank ${rank}` }
   const message = `tpSize is ${tpSize} as the router says, and ${engineId} answers for no rank ${rank}`
   const details = { peer: engineId, ...mismatch }

@@ -161,6 +161,40 @@ const keepSilent = withChannel((channel) =>
   }),
 )
 
+/** What a step computes is handed over when the next one begins. */
+const saveLate = wrapFactory(push, {
+  worker: (worker) => {
+    let save = (): void => undefined
+    const catchUp = (): void => {
+      const late = save
+      save = () => undefined
+      late()
+    }
+    return {
+      handlePreemptions(meta) {
+        catchUp()
+        return worker.handlePreemptions(meta)
+      },
+      bindConnectorMetadata(meta) {
+        catchUp()
+        worker.bindConnectorMetadata(meta)
+      },
+      waitForSave(ready) {
+        save = () => worker.waitForSave(ready)
+      },
+    }
+  },
+})
+
+/** Preempted blocks are the engine's at once, whatever reads them. */
+const preemptAtOnce = wrapFactory(push, {
+  worker: (worker) => ({
+    async handlePreemptions(meta) {
+      void worker.handlePreemptions(meta)
+    },
+  }),
+})
+
 export const ruleMutants: readonly WrongConnector[] = [
   { name: 'free at abort', clause: 'C5.3', factory: freeAtAbort(push) },
   { name: 'believe silence', clause: 'C5.3', factory: believeSilence },
@@ -175,4 +209,6 @@ export const ruleMutants: readonly WrongConnector[] = [
   { name: 'a failed WRITE is done', clause: 'C6.1', factory: believeFailed },
   { name: 'ignore the layout', clause: 'C11.20', factory: ignoreLayout },
   { name: 'tell no release', clause: 'C4.5', factory: keepSilent },
+  { name: 'save a step late', clause: 'C11.21', factory: saveLate },
+  { name: 'preempt at once', clause: 'C2.6', factory: preemptAtOnce },
 ]

@@ -3,6 +3,7 @@
  * happens there. That each may come at any moment, and either engine die at any, is for the suite (C5.1,
  * C5.2, C6.3, C6.4, C6.7 to C6.9), the simulation and the explorer.
  */
+import type { TransferAgent } from '@kvferry/connector-api'
 import { expect, test } from 'vitest'
 import {
   agentCounters,
@@ -117,8 +118,8 @@ test('S2: a silent producer does not hold up the others (53)', async () => {
   await settle(cluster)
 })
 
-test('X1, #56317, #58188: many transfers at once, each told exactly once on both sides (56)', async () => {
-  // Upstream: a race over partial sets of handles reported some twice, and later some not at all.
+test('X1, #56317: many transfers at once, each told exactly once on both sides (56)', async () => {
+  // Upstream: a race over partial sets of handles reported some twice.
   const cluster = await open({ engines: { tpSize: 2 } })
   const ids = ['a', 'b', 'c', 'd', 'e', 'f']
   const journeys = ids.map((id, index) =>
@@ -126,6 +127,25 @@ test('X1, #56317, #58188: many transfers at once, each told exactly once on both
   )
   await until(cluster, () => journeys.every(({ outcome }) => outcome === 'done'))
   await settle(cluster)
+  const sent = cluster.engine('p0').host.outputs.flatMap((output) => output.sent)
+  const received = cluster.engine('d0').host.outputs.flatMap((output) => output.received)
+  expect(sent.toSorted()).toEqual(ids.map((id) => `p0/${id}`))
+  expect(received.toSorted()).toEqual(ids.map((id) => `d0/${id}`))
+})
+
+test('#58188: one WRITE of six fails: its load alone does, and the success of the others is told (56)', async () => {
+  // Upstream: since failures are remembered, successes beside them are lost, and their requests hang.
+  const cluster = await open()
+  const ids = ['a', 'b', 'c', 'd', 'e', 'f']
+  const journeys = ids.map((id, prompt) => serve(cluster, { id, prompt }))
+  cluster.world.fabric.faults.failNextPosts(cluster.engine('p0').host.ranks[0]!.agent.name, 1)
+  await until(cluster, () => journeys.every(({ outcome }) => outcome === 'done'), 1_000)
+  await settle(cluster, 1_000)
+  const { transfersFailed, transfersDone } = agentCounters(cluster, 'p0')
+  expect([transfersFailed, transfersDone]).toEqual([1, 5])
+  const errors = journeys.map(({ consumer }) => consumer!.loadError)
+  expect(errors.filter((code) => code === 'ERR_KV_TRANSFER_FAILED')).toHaveLength(1)
+  expect(errors.filter((code) => code === null)).toHaveLength(5)
   const sent = cluster.engine('p0').host.outputs.flatMap((output) => output.sent)
   const received = cluster.engine('d0').host.outputs.flatMap((output) => output.received)
   expect(sent.toSorted()).toEqual(ids.map((id) => `p0/${id}`))
@@ -169,12 +189,22 @@ test('C3, #48758: what the consumer has cached is the prompt’s beginning; its 
   await settle(cluster)
 })
 
-test('S4, #49345: two engines shake hands once, not for each request', async () => {
+test('S4, #49345: two engines shake hands once, not for each request, and D loads nothing of P’s agent', async () => {
   // Upstream: D loaded all of P’s metadata only to send it a notification.
-  const cluster = await open()
+  const loadedBy: string[] = []
+  const wrapAgent = (agent: TransferAgent): TransferAgent => ({
+    ...agent,
+    addPeer(options) {
+      loadedBy.push(agent.name.slice(0, 2))
+      return agent.addPeer(options)
+    },
+  })
+  const cluster = await open({ engines: { wrapAgent } })
   for (const id of ['a', 'b', 'c']) await untilServed(cluster, serve(cluster, { id }))
   expect(counter(cluster, 'd0', 'handshakesDone')).toBe(1)
   expect(counter(cluster, 'p0', 'handshakesDone')).toBeLessThanOrEqual(1)
+  // P must know where it writes.
+  expect(loadedBy).toEqual(['p0'])
   await settle(cluster)
 })
 

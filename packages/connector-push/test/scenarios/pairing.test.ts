@@ -3,8 +3,10 @@
  * connector does.
  */
 import { ConnectorError, WIRE_VERSION } from '@kvferry/connector-api'
-import { expect, test } from 'vitest'
 import { encodeRegistration, encodeWithdraw, kindOf } from '@kvferry/connector-api/remote-writes'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { pushLimits } from '../../src/limits.ts'
+import { RendezvousBook } from '../../src/rendezvous-book.ts'
 import {
   agentCounters,
   counter,
@@ -50,8 +52,10 @@ test('multi-prompt, #51505: one transfer for several requests of a consumer: one
   await settle(cluster)
 })
 
-test('an orphan registration: its prefill never comes, and it ends at its deadline (44)', async () => {
+test('an orphan registration: its prefill never comes; it ends at its deadline, and leaves P’s table (44)', async () => {
   // Upstream: it stays in P's table for ever, and D waits for ever; its watchdog only logs.
+  const opened = vi.spyOn(RendezvousBook.prototype, 'open')
+  onTestFinished(() => opened.mockRestore())
   const cluster = await open({ engines: { options: { leaseDurationMs: 2_000 } } })
   const [model, at] = [serve(cluster), cluster.world.clock.now()]
   await untilServed(cluster, model)
@@ -61,6 +65,11 @@ test('an orphan registration: its prefill never comes, and it ends at its deadli
   await untilServed(cluster, journey)
   expect(cluster.world.clock.now() - at).toBeLessThan(5_000)
   await settle(cluster)
+  const [book] = opened.mock.contexts as RendezvousBook[]
+  expect(new Set(opened.mock.contexts)).toEqual(new Set([book]))
+  expect(book!.find('xfer-nobody')).not.toBe(undefined)
+  await cluster.world.clock.advance(pushLimits.rendezvousRetentionMs)
+  expect(book!.size).toBe(0)
 })
 
 test('#53095: a consumer without room keeps the blocks by its heartbeats, beyond a lease (54)', async () => {

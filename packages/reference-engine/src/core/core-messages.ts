@@ -79,6 +79,8 @@ export type CoreEvent =
 export interface PeerView {
   readonly connector: string | null
   readonly transferMode: string | null
+  /** In which order routers ask P and D; null without a connector. */
+  readonly dispatch: ConnectorCapabilities['dispatch'] | null
   readonly engineId: string
   readonly incarnation: string
   readonly role: ConnectorRole

@@ -16,6 +16,7 @@ export function describePeer({ config, ports, caches }: AssembledCore): PeerView
   return {
     connector: transfer?.factory.name ?? null,
     transferMode: capabilities?.transferMode ?? null,
+    dispatch: capabilities?.dispatch ?? null,
     engineId: config.engineId,
     incarnation: config.incarnation,
     role: config.settings.role,

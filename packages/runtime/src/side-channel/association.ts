@@ -9,6 +9,7 @@ import {
   ConnectorError,
   EqualTimers,
   limits,
+  unhandledKind,
   type AnyConnectorError,
   type Association,
   type Clock,
@@ -189,11 +190,7 @@ export class TcpAssociation implements Association {
       refuse(error)
     }
     const handler = this.#options.handlers.get(kind)
-    if (handler === undefined) {
-      const details = { where: 'side-channel-message', reason: `no handler for ${kind}` }
-      const message = `messages of kind ${kind} are not handled here`
-      return refuseAndCount(new ConnectorError('ERR_KV_MESSAGE_INVALID', message, details))
-    }
+    if (handler === undefined) return refuseAndCount(unhandledKind(kind))
     if (this.#servingCount >= limits.requestsInFlightPerAssociationMax) {
       return refuseAndCount(tooMany('messages are being handled'))
     }

@@ -169,6 +169,19 @@ export const capabilities: ConnectorGroupRuns<'C11'> = {
     await context.settle(cluster)
     context.assertLoaded(journey)
   },
+  async 'C11.21'(context) {
+    const stepMs = 50
+    const cluster = await context.open({ engine: { p0: { stepMs, stepTokenCountMax: 16 } } })
+    const journey = context.serve(cluster)
+    const computed = (): number => journey.producer!.computedTokenCount
+    // The consumer comes during the first of two steps.
+    await context.until(cluster, () => computed() === 16)
+    await cluster.world.clock.advance(stepMs / 2)
+    assert.equal(computed(), 16, 'the second step has ended already')
+    assert.ok(context.openTransfers(cluster) > 0, 'no transfer waits for the forward’s end')
+    await context.settle(cluster)
+    context.assertLoaded(journey)
+  },
   async 'C11.12'(context) {
     const cluster = await context.open()
     const { scheduler } = cluster.engine('p0').host

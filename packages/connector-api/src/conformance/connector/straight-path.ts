@@ -1,6 +1,12 @@
 /** C2: nothing goes wrong. Bytes, lengths, local hits, both directions, many at once, little room. */
+import type { Cluster } from '../../testing/cluster/cluster.ts'
 import { assert } from '../agent/expect.ts'
 import type { ConnectorGroupRuns } from './clause-run.ts'
+
+function assertPreempted({ auditor }: Cluster): void {
+  const isPreempted = auditor.transcript.some((line) => line.includes('is preempted'))
+  assert.ok(isPreempted, 'nothing was preempted')
+}
 
 export const straightPath: ConnectorGroupRuns<'C2'> = {
   async 'C2.1'(context) {
@@ -56,11 +62,15 @@ export const straightPath: ConnectorGroupRuns<'C2'> = {
     )
     await context.settle(cluster)
     for (const journey of journeys) context.assertLoaded(journey)
-    const { transcript } = cluster.auditor
-    assert.ok(
-      transcript.some((line) => line.includes('is preempted')),
-      'nothing was preempted',
+    assertPreempted(cluster)
+    // One that generates is preempted after its prompt: a transfer of that may be under way, and slow.
+    const slow = await context.openSlow({ engine: { p0: { blockCount: 16, stepMs: 4 } } })
+    const generating = [30, 30].map((promptTokenCount) =>
+      context.serve(slow, { promptTokenCount, producerOutputTokenCount: 6 }),
     )
+    await context.settle(slow)
+    for (const journey of generating) context.assertLoaded(journey)
+    assertPreempted(slow)
   },
   async 'C2.7'(context) {
     const cluster = await context.openSlow({ engine: { d0: { blockCount: 10 } } })

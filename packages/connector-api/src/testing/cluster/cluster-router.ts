@@ -14,6 +14,8 @@ export interface Job {
   readonly prompt: number
   readonly promptTokenCount: number
   readonly outputTokenCount?: number
+  /** Of the producer, which an HTTP router asks for one. Default 1. */
+  readonly producerOutputTokenCount?: number
   /** Names of engines: whoever lives under them when their turn comes. */
   readonly producer: string
   readonly consumer: string
@@ -135,14 +137,15 @@ export class ClusterRouter {
     params: KvTransferParams,
     onEnd: (request: ServedRequest) => void,
   ): void {
-    const { id, prompt, promptTokenCount, producer } = journey.job
+    const { id, prompt, promptTokenCount, producer, producerOutputTokenCount } = journey.job
     const engine = this.#living(producer)
     if (engine === null) {
       this.#close(journey, 'undone')
       return
     }
     journey.producerEngine = engine
-    const init = { prompt, promptTokenCount, outputTokenCount: 1, params, onEnd }
+    const outputTokenCount = producerOutputTokenCount ?? 1
+    const init = { prompt, promptTokenCount, outputTokenCount, params, onEnd }
     journey.producer = engine.submit({ ...init, id: freshId(engine, id) })
   }
 

@@ -7,6 +7,7 @@ import type { Clock, Timer } from '../../clock.ts'
 import { ConnectorError } from '../../errors.ts'
 import type { AnyConnectorError } from '../../errors.ts'
 import { limits } from '../../limits.ts'
+import { unhandledKind } from '../../side-channel.ts'
 import type { Association, PeerIdentity, SideChannelHandler } from '../../side-channel.ts'
 import type { Pipe } from './pipe.ts'
 
@@ -169,9 +170,7 @@ export class MemoryAssociation implements Association {
 
   #serve(kind: string, body: Uint8Array, answer: (answer: Answer) => void): void {
     const handler = this.#owner.handlers.get(kind)
-    if (handler === undefined) {
-      return answer({ error: invalid(`messages of kind ${kind} are not handled here`) })
-    }
+    if (handler === undefined) return answer({ error: unhandledKind(kind) })
     const max = limits.requestsInFlightPerAssociationMax
     if (this.#servingCount >= max) {
       return answer({ error: limit('requestsInFlightPerAssociationMax', max + 1, max) })
