@@ -71,10 +71,7 @@ describe('load over programs that work', () => {
     const { result } = experiment
     // No pull among the fakes: only those against the snapshot are left.
     expect(result?.bars.map(({ subject, rule }) => [subject, rule])).toEqual([
-      [
-        'keeper',
-        "cold arrivals' KV on D, p50, sooner after P's end than keeper-snapshot's",
-      ],
+      ['keeper', "cold arrivals' KV on D, p50, sooner after P's end than keeper-snapshot's"],
       ['keeper', "cold arrivals' TTFT p50 at most keeper-snapshot's and its noise"],
       ['keeper', "cold arrivals' TTFT p95 at most keeper-snapshot's and its noise"],
     ])

@@ -32,7 +32,7 @@ if (process.argv.includes('--stop-on-stdin-end') && !'${flags}'.includes('--stop
   process.exit(1)
 }
 console.error('the other build')
-await import('${fixtureUrl(fake)}')
+await import(${JSON.stringify(fixtureUrl(fake))})
 `,
   )
 }
