@@ -9,8 +9,9 @@ import type {
   TransferAgent,
   WorkerComponents,
 } from '@kvferry/connector-api'
-import { type PeerFacts, PeerClock } from '@kvferry/connector-api/protocol'
+import { type PeerFacts, PeerClock, asOtherConnector } from '@kvferry/connector-api/protocol'
 import type { ConnectionEvent } from './connection-state.ts'
+import { pullIdentity } from './identity.ts'
 import {
   decodeHandshakeReply,
   encodeHandshakeRequest,
@@ -38,7 +39,12 @@ export async function exchange(
 ): Promise<ConnectionEvent> {
   const body = encodeHandshakeRequest(own)
   const sentAt = clock.now()
-  const answer = await association.request(messageKinds.handshake, body, { timeoutMs })
+  const answer = await association
+    .request(messageKinds.handshake, body, { timeoutMs })
+    .catch((cause: unknown) => {
+      const { engineId } = association.peer
+      throw asOtherConnector(cause, { connector: pullIdentity.name, engineId })
+    })
   const receivedAt = clock.now()
   const reply = decodeHandshakeReply(answer, association.peer.engineId)
   const { grant } = reply

@@ -18,6 +18,7 @@ import {
   addressFullError,
   addressOf,
   asConnectorError,
+  asOtherConnector,
   closed,
   compareFacts,
   handshakesToStart,
@@ -185,7 +186,10 @@ export class ProducerLinks {
     const answer = await association
       .request(kind, body, { timeoutMs: this.#leftMs(record) })
       .catch((cause: unknown) => {
-        throw noSuchRank(cause, record)
+        throw asOtherConnector(noSuchRank(cause, record), {
+          connector: this.#protocol.name,
+          engineId: identity.engineId,
+        })
       })
     const reply = decodeHandshakeReply(answer, identity.engineId)
     const { facts, grant } = reply

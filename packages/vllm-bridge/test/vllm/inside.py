@@ -32,6 +32,13 @@ def describe(scheduler: Any) -> dict[str, int]:
     return {**halves[0], "hookFailures": sum(half["hookFailures"] for half in halves)}
 
 
+def incarnation(scheduler: Any) -> str:
+    """Of the host that is ready."""
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+    return str(get_kv_transfer_group()._worker.facts.epoch)
+
+
 def unknown_hooks(scheduler: Any) -> list[str]:
     """Public methods of our connector that this vLLM knows nothing of, so never calls."""
     ours, *bases = type(scheduler.get_kv_connector()).__mro__

@@ -88,8 +88,10 @@ def mixed_pair(checks: Checks, pullers: tuple[Engine, Engine], pushers: Pushers,
         equal(push_d.engine.call("describe")["loadsFailed"], failed + 1, "loads that failed")
     with checks.check("pull D, push P: refused in the handshake with a typed error, the request fails", (pull_d, push_p.engine)):
         prompt = prompt_of(301, seed=24)
+        host = push_p.engine.call("incarnation")
         place = {
-            "remote_engine_id": push_p.engine.name, "remote_host": "127.0.0.1", "remote_port": push_p.port
+            "remote_engine_id": push_p.engine.name, "remote_incarnation": host,
+            "remote_host": "127.0.0.1", "remote_port": push_p.port,
         }  # fmt: skip
         with _refusing(pull_d):
             answer = pull_d.ask(new_id("d"), prompt, OUTPUT_COUNT, {**prefill(pull_p, prompt), **place})
@@ -104,10 +106,10 @@ def mixed_pair(checks: Checks, pullers: tuple[Engine, Engine], pushers: Pushers,
 
 @contextmanager
 def _refusing(consumer: Engine) -> Iterator[None]:
-    """What its log says meanwhile names the connectors of both sides in the error for this."""
+    """Its log says meanwhile that the connectors differ, in the error for this."""
     before = len(consumer.log.read_bytes())
     yield
     said = consumer.log.read_bytes()[before:].decode(errors="replace")
-    for part in ("ERR_KV_PEER_INCOMPATIBLE", "connector is pu"):
+    for part in ("ERR_KV_PEER_INCOMPATIBLE", " here and another on "):
         if part not in said:
             raise AssertionError(f"no {part!r} in what {consumer.name} logged: {said[-400:]!r}")
