@@ -1,8 +1,9 @@
 #!/usr/bin/env node
 // `npm run test:vllm`: pull, push and xavier inside real vLLM on this machine's CPU, against the single engine's
-// texts and with faults. Makes the environment the first time (2.8 GB on disk). Last line:
-// `N passed, N failed, N skipped`. `--no-setup`: the clone is set up already (`npm test` says so). Names of
-// scenarios (run.py) run these alone. `--bars`: times are judged too, for a machine that does nothing else.
+// texts and with faults, and the time that hooks take of the engine's thread against its limit. Makes the environment
+// the first time (2.8 GB on disk). Last line: `N passed, N failed, N skipped`. Names of scenarios (run.py) run these
+// alone. `--no-setup`: the clone is set up already; `--no-bars`: times are printed and not judged, for other things run
+// on this machine; `--seconds-max=N`: one check more, that the scenarios take no longer. `npm test` gives all three.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -30,10 +31,10 @@ const settings = {
 }
 
 /** In a temporary folder of its own: vLLM leaves files of its process group in it, also after a clean end. */
-async function runScenarios(python, model, names) {
+async function runScenarios(python, model, args) {
   const folder = mkdtempSync(join(tmpdir(), 'kvferry-vllm-'))
   try {
-    return await run(python, [join(tests, 'run.py'), model, ...names], {
+    return await run(python, [join(tests, 'run.py'), model, ...args], {
       env: { ...settings, TMPDIR: folder },
       tee: true,
     })
@@ -44,12 +45,14 @@ async function runScenarios(python, model, names) {
 
 async function main() {
   const args = process.argv.slice(2)
-  const names = args.filter((arg) => !arg.startsWith('--') || arg === '--bars')
+  const own = ['--no-setup', '--no-bars']
+  const bars = args.includes('--no-bars') ? [] : ['--bars']
+  const scenarios = [...args.filter((arg) => !own.includes(arg)), ...bars]
   if (!args.includes('--no-setup')) await setup()
   try {
     const start = process.hrtime.bigint()
     const { python, model } = await vllmEnvironment(tests)
-    const { code, output } = await runScenarios(python, model, names)
+    const { code, output } = await runScenarios(python, model, scenarios)
     const seconds = Number(process.hrtime.bigint() - start) / 1e9
     const summary = output.match(/^\d+ passed, \d+ failed, \d+ skipped$/gm)?.at(-1)
     process.stderr.write(`vllm: ${seconds.toFixed(0)} s\n`)

@@ -1,4 +1,4 @@
-import { ConnectorError, asEngineId } from '@kvferry/connector-api'
+import { ConnectorError, asEngineId, asIncarnation } from '@kvferry/connector-api'
 import { protocolLimits } from '@kvferry/connector-api/protocol'
 import { expect, test, vi } from 'vitest'
 import { Engine } from './fixtures/engine.ts'
@@ -47,6 +47,19 @@ test.each([
   // P learns nothing it could be read by, and need not poll for this consumer.
   expect(pair.p.metrics.get('kv_messages_refused_total pull.handshake')).toBe(1)
   expect(pair.d.metrics.get('kv_handshakes_failed_total ERR_KV_PEER_INCOMPATIBLE')).toBe(1)
+})
+
+test('a peer with another connector fails the load and names the field', async () => {
+  const pair = await createPair()
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  pair.p.kill()
+  // Its name and its life, and nobody who reads messages of pull.
+  const other = pair.world.channels.open({ engineId: p0, incarnation: asIncarnation('p0-1') })
+  const request = pair.d.admit('d-r0', 30, { ...params, remote_port: other.address.port })
+  pair.d.step()
+  await until(pair.world, () => request.outcome === 'failed')
+  expect(request.errorCode).toBe('ERR_KV_PEER_INCOMPATIBLE')
+  expect(pair.d.logs.join()).toContain('connector is pull here and another on p0')
 })
 
 test('a dead peer fails the loads that wait, and the next one tries again (22)', async () => {

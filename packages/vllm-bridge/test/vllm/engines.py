@@ -33,7 +33,7 @@ class Answer:
 
 
 class Engine:
-    """The parent's handle of one engine."""
+    """The parent's handle of one engine. Both ways of ending it may be repeated."""
 
     def __init__(
         self,
@@ -41,13 +41,15 @@ class Engine:
         model: str,
         log_dir: Path,
         connector: Params | None,
+        env: dict[str, str] | None = None,
         **args: Any,
     ) -> None:
+        """`env`: more of the environment, for it and its host. `args`: vLLM's own."""
         self.name = name
         self.log = log_dir / f"{name}.log"
         self._conn, theirs = _fork.Pipe()
         self._answers: dict[str, Answer] = {}
-        settings = (name, model, connector, args)
+        settings = (env or {}, name, model, connector, args)
         self._process = _fork.Process(target=_serve, args=(theirs, self.log, *settings), daemon=True)
         self._process.start()
         theirs.close()
@@ -132,11 +134,12 @@ class Engine:
             raise RuntimeError(f"{self.name} died") from None
 
 
-def _serve(conn: Connection, log: Path, *settings: Any) -> None:
+def _serve(conn: Connection, log: Path, env: dict[str, str], *settings: Any) -> None:
     with open(log, "ab", buffering=0) as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.environ.update(env)
     try:
         _serve_engine(conn, *settings)
     except EOFError:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from typing import Any
 
 #: The engine's own reading of where a value of a head lies: token 5, the first element of V, its highest byte.
 _TOKEN, _ELEMENT_BYTES = 5, 4
+PREEMPTION_BEGINS, PREEMPTION_ENDS = "test: a preemption begins", "test: a preemption ends"
+_preempted: list[str] = []
 
 
 def requests(scheduler: Any) -> dict[str, int]:
@@ -27,6 +30,41 @@ def describe(scheduler: Any) -> dict[str, int]:
 
     halves = (get_kv_transfer_group().describe(), scheduler.get_kv_connector().describe())
     return {**halves[0], "hookFailures": sum(half["hookFailures"] for half in halves)}
+
+
+def incarnation(scheduler: Any) -> str:
+    """Of the host that is ready."""
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+    return str(get_kv_transfer_group()._worker.facts.epoch)
+
+
+def unknown_hooks(scheduler: Any) -> list[str]:
+    """Public methods of our connector that this vLLM knows nothing of, so never calls."""
+    ours, *bases = type(scheduler.get_kv_connector()).__mro__
+    names = [name for name in vars(ours) if not name.startswith("_")]
+    return [name for name in names if not any(hasattr(base, name) for base in bases)]
+
+
+def watch_preemptions(scheduler: Any) -> None:
+    """From now on preemptions are counted, and the log says when one waits for transfers and has waited."""
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+    half = get_kv_transfer_group()._worker
+    settle = half.settle_preempted
+
+    def settle_loudly(step: Any) -> None:
+        _preempted.extend(step.preempted)
+        print(f"{PREEMPTION_BEGINS}: {step.preempted}", file=sys.stderr, flush=True)
+        settle(step)
+        print(f"{PREEMPTION_ENDS}: {step.preempted}", file=sys.stderr, flush=True)
+
+    half.settle_preempted = settle_loudly
+
+
+def preempted(scheduler: Any) -> list[str]:
+    """Requests, each as often as it was preempted, since they are watched."""
+    return _preempted
 
 
 def forget(scheduler: Any) -> bool:

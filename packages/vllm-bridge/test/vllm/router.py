@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import Iterable
 
 from checks import equal
 from engines import Answer, Engine, Params
@@ -28,10 +29,17 @@ class Oracle:
         self._tokens: dict[str, list[int]] = {}
 
     def __call__(self, prompt: str) -> list[int]:
-        if prompt not in self._tokens:
-            answer = self._engine.ask(new_id("alone"), prompt, OUTPUT_COUNT)
-            self._tokens[prompt] = answer.tokens
-        return self._tokens[prompt]
+        return self.texts([prompt])[0]
+
+    def texts(self, prompts: Iterable[str]) -> list[list[int]]:
+        """Asked for together they take an eighth of the steps."""
+        wanted = list(prompts)
+        asked = {p: new_id("alone") for p in dict.fromkeys(wanted) if p not in self._tokens}
+        for prompt, request_id in asked.items():
+            self._engine.submit(request_id, prompt, OUTPUT_COUNT)
+        for prompt, request_id in asked.items():
+            self._tokens[prompt] = self._engine.wait(request_id).tokens
+        return [self._tokens[prompt] for prompt in wanted]
 
 
 def new_id(prefix: str) -> str:

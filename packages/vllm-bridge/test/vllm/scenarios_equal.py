@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+import itertools
+from typing import Callable
 
 from accounts import settled
 from checks import Checks, equal
@@ -18,49 +19,38 @@ from router import (
     prompt_of,
 )
 
-StartEngine = Callable[..., Engine]
 #: The promise of the product: engine-thread time inside our hooks, per step. Judged with `--bars` only: on a
 #: machine that does other things too, a limit would measure those.
 HOOK_P50_US_MAX = 100.0
 
 
 def equal_texts(
-    checks: Checks, start: StartEngine, block_size: int, oracle: Oracle, judge_bars: bool
+    checks: Checks, producer: Engine, consumer: Engine, about: str, oracle: Oracle, judge_bars: bool
 ) -> None:
-    producer = start(f"p-{block_size}", {"kv_role": "kv_producer"}, block_size=block_size)
-    consumer = start(f"d-{block_size}", {"kv_role": "kv_consumer"}, block_size=block_size)
+    """Both are new. `about`: what is special of them."""
     engines = (producer, consumer)
-    about = f"block size {block_size}:"
-    try:
-        for engine in engines:
-            engine.wait_ready()
-        empty = [engine.call("requests") for engine in engines]
-        for length in LENGTHS:
-            prompt = prompt_of(length)
-            expected = oracle(prompt)
-            with checks.check(f"{about} {length} tokens", engines):
-                answer = disaggregated(producer, consumer, prompt)
-                equal((answer.reason, answer.tokens), ("length", expected), "answer")
-        with checks.check(f"{about} eight at a time, partly in D's prefix cache", engines):
-            _at_once(producer, consumer, oracle)
-        with checks.check(f"{about} every block was moved by NIXL, and is free again", engines):
-            _accounts(producer, consumer, empty)
-        with checks.check(f"{about} engine thread in hooks is measured in each step", engines):
-            medians = hook_times(producer, consumer)
-        if judge_bars:
-            with checks.check(f"{about} engine thread in hooks, p50 at most {HOOK_P50_US_MAX:.0f} us"):
-                equal([p50 for p50 in medians if p50 > HOOK_P50_US_MAX], [], "medians above the limit")
-    finally:
-        for engine in engines:
-            engine.stop()
+    empty = [engine.call("requests") for engine in engines]
+    prompts = [prompt_of(length) for length in LENGTHS]
+    for prompt, expected in zip(prompts, oracle.texts(prompts)):
+        with checks.check(f"{about}: {len(prompt)} tokens", engines):
+            answer = disaggregated(producer, consumer, prompt)
+            equal((answer.reason, answer.tokens), ("length", expected), "answer")
+    with checks.check(f"{about}: eight at a time, partly in D's prefix cache", engines):
+        _at_once(producer, consumer, oracle)
+    with checks.check(f"{about}: every block was moved by NIXL, and is free again", engines):
+        _accounts(producer, consumer, empty)
+    with checks.check(f"{about}: engine thread in hooks is measured in each step", engines):
+        medians = hook_times(producer, consumer)
+    if judge_bars:
+        with checks.check(f"{about}: engine thread in hooks, p50 at most {HOOK_P50_US_MAX:.0f} us"):
+            equal([p50 for p50 in medians if p50 > HOOK_P50_US_MAX], [], "medians above the limit")
 
 
 def _at_once(producer: Engine, consumer: Engine, oracle: Oracle) -> None:
     """Prompts that share a prefix of many blocks, then differ: D loads what it doesn't have."""
     prompts = [prompt_of(400) + prompt_of(10 + 60 * index, seed=1) for index in range(8)]
     prompts[7] = prompts[6]  # all but the last token in D's cache, or in flight
-    for prompt in prompts:  # asked before both engines are at work
-        oracle(prompt)
+    oracle.texts(prompts)  # asked before both engines are at work
     ids = []
     for prompt in prompts:
         handoff = prefill(producer, prompt)
@@ -98,29 +88,44 @@ def hook_times(producer: Engine, consumer: Engine) -> list[float]:
 
 
 def malformed_params(checks: Checks, producer: Engine, consumer: Engine, oracle: Oracle) -> None:
-    """Anybody can send params: nothing of them is promised to the scheduler before they're checked."""
-    with checks.check("a true handoff of another prompt of this length: computed, not loaded", (consumer,)):
-        mine = prompt_of(150, seed=9)
-        answer = consumer.ask(new_id("d"), mine, OUTPUT_COUNT, prefill(producer, prompt_of(150, seed=8)))
-        equal(answer.tokens, oracle(mine), "tokens")
-    prompt = prompt_of(150)
-    good = prefill(producer, prompt)
-    changes: dict[str, Any] = {
-        "a missing engine id": {"remote_engine_id": None},
-        "no blocks": {"remote_block_ids": [[]]},
-        "blocks of another prompt": {"remote_block_ids": [good["remote_block_ids"][0][:-1]]},
-        "two groups": {"remote_block_ids": [[1], [2]]},
-        "another wire version": {"wire_version": 1},
-        "a port that is none": {"remote_port": 70_000},
-        "a number where a flag stands": {"do_remote_prefill": 1},
-        "not a number": {"remote_lease_deadline_ms": float("nan")},
-        "bytes": {"remote_signature": b"\x00"},
+    """Anybody can send params: nothing of them is promised to the scheduler before they're checked.
+
+    Each prompt is new, or D would have it in its cache.
+    """
+    seeds = itertools.count(70)
+
+    def expect(name: str, change: Callable[[Params], Params], loads: tuple[int, int] = (0, 0)) -> None:
+        """`loads`: that end well, that fail."""
+        with checks.check(name, (consumer,)):
+            prompt = prompt_of(150, next(seeds))
+            done, failed = _loads(consumer)
+            answer = consumer.ask(new_id("d"), prompt, OUTPUT_COUNT, change(prefill(producer, prompt)))
+            equal(answer.tokens, oracle(prompt), "tokens")
+            equal(_loads(consumer), (done + loads[0], failed + loads[1]), "loads that ended well, that failed")
+
+    expect("control, true params: loaded", lambda good: good, (1, 0))
+    other = prefill(producer, prompt_of(150, next(seeds)))
+    expect("a true handoff of another prompt of this length: computed, not loaded", lambda good: other)
+    changes: dict[str, Callable[[Params], Params]] = {
+        "a missing engine id": lambda good: {"remote_engine_id": None},
+        "no blocks": lambda good: {"remote_block_ids": [[]]},
+        "blocks of another prompt": lambda good: {"remote_block_ids": [good["remote_block_ids"][0][:-1]]},
+        "two groups": lambda good: {"remote_block_ids": [[1], [2]]},
+        "another wire version": lambda good: {"wire_version": 1},
+        "a port that is none": lambda good: {"remote_port": 70_000},
+        "a number where a flag stands": lambda good: {"do_remote_prefill": 1},
+        "not a number": lambda good: {"remote_lease_deadline_ms": float("nan")},
+        "bytes": lambda good: {"remote_signature": b"\x00"},
     }
     for name, change in changes.items():
-        with checks.check(f"malformed params, {name}: computed, not loaded", (consumer,)):
-            answer = consumer.ask(new_id("d"), prompt, OUTPUT_COUNT, {**good, **change})
-            equal(answer.tokens, oracle(prompt), "tokens")
-    with checks.check("a forged handoff (another block, well-formed): the load fails, the text is right", (consumer,)):
-        ids = [block + 1 for block in good["remote_block_ids"][0]]
-        answer = consumer.ask(new_id("d"), prompt_of(150), OUTPUT_COUNT, {**good, "remote_block_ids": [ids]})
-        equal(answer.tokens, oracle(prompt), "tokens")
+        expect(f"malformed params, {name}: computed, not loaded", lambda good: {**good, **change(good)})
+    expect(
+        "a forged handoff (another block, well-formed): the load fails, the text is right",
+        lambda good: {**good, "remote_block_ids": [[block + 1 for block in good["remote_block_ids"][0]]]},
+        (0, 1),
+    )
+
+
+def _loads(consumer: Engine) -> tuple[int, int]:
+    counters = consumer.call("describe")
+    return counters.get("loadsDone", 0), counters.get("loadsFailed", 0)

@@ -1,11 +1,17 @@
-"""An engine that must not start."""
+"""What vLLM makes of the connector at its start, and engines that must not start."""
 
 from __future__ import annotations
 
 from typing import Callable
 
-from checks import Checks
+from checks import Checks, equal
 from engines import Engine, Params
+
+
+def known_hooks(checks: Checks, producer: Engine, consumer: Engine) -> None:
+    with checks.check("every hook of ours is one that this vLLM calls", (producer,)):
+        for engine in (producer, consumer):
+            equal(engine.call("unknown_hooks"), ["describe"], f"public methods that {engine.name} never calls")
 
 
 def refused(checks: Checks, start: Callable[..., Engine]) -> None:
