@@ -5,6 +5,8 @@ export interface CompletionRequest {
   readonly prompt: string
   readonly maxTokens: number
   readonly stream?: boolean
+  /** `X-Request-Id`. Default none: whoever serves it finds one. */
+  readonly requestId?: string
 }
 
 export type Outcome =
@@ -52,7 +54,10 @@ export async function complete(
   try {
     const response = await fetch(`${url}/v1/completions`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json' },
+      headers: {
+        'content-type': 'application/json',
+        ...(request.requestId === undefined ? {} : { 'x-request-id': request.requestId }),
+      },
       body: JSON.stringify({
         model: request.model ?? 'tiny',
         prompt: request.prompt,
