@@ -71,6 +71,17 @@ test('a known consumer whose new association has ended in its turn is gone', asy
   expect(peers.of(peer, 0)).toBe(null)
 })
 
+test('a new life of a consumer, where the end of the former one was not heard: that one is gone, and its peer', async () => {
+  const { peers, gone, removed } = createPeers()
+  await peers.introduce(request(1), open())
+  const known = peers.of(peer, 0)
+  const next = { ...peer, incarnation: asIncarnation('d0-2') }
+  await peers.introduce(request(1), { ...open(), peer: next })
+  expect(gone).toEqual([known])
+  expect(removed).toEqual([1])
+  expect([peers.of(peer, 0), peers.of(next, 0)?.identity]).toEqual([null, next])
+})
+
 test('an agent that does not remove its peers holds up the shutdown up to its deadline, and no timer is left', async () => {
   const { peers, clock, warned } = createPeers(() => new Promise(() => {}))
   await peers.introduce(request(1), open())

@@ -3,6 +3,10 @@
  * seed draws, and whatever they were doing, each request has one outcome, each block, ticket and reservation
  * comes back, and everybody serves again. `KVFERRY_FAULT_SEED=N` repeats a run's draws, as far as
  * processes repeat.
+ *
+ * It shows that what is lost comes back, not by which rule: a WRITE or READ with a killed process fails by itself, its
+ * peer is removed, leases end. What one rule alone frees, and when, the simulated scenarios show (push:
+ * `scenarios/lost-consumers`).
  */
 import { afterEach, expect, test } from 'vitest'
 import { createSeededRandom, type SeededRandom } from '@kvferry/connector-api/testing'
