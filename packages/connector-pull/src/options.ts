@@ -3,7 +3,7 @@
  * nearest one that does, or our name for a setting of vLLM's). Checked once, when the engine starts.
  */
 import { limits } from '@kvferry/connector-api'
-import { readOptions } from '@kvferry/connector-api/protocol'
+import { leaseRange, readLeaseOptions, readOptions } from '@kvferry/connector-api/protocol'
 import { pullLimits } from './limits.ts'
 
 export interface PullOptions {
@@ -23,11 +23,6 @@ export interface PullOptions {
   readonly decoderBlocksTtlMs: number
 }
 
-/** A lease must be long beside the margin that its reader keeps. */
-const leaseDurationMsMin = 10 * limits.leaseSafetyMarginMs
-
-const hourMs = 3_600_000
-
 /** vLLM's `kv_connector_extra_config` keys that pull has under another name. */
 const foreignNames: ReadonlyMap<string, string> = new Map([
   ['kv_lease_duration', 'leaseDurationMs'],
@@ -39,23 +34,10 @@ const foreignNames: ReadonlyMap<string, string> = new Map([
 /** @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy of everything that is wrong. */
 export function parsePullOptions(options: Readonly<Record<string, unknown>>): PullOptions {
   return readOptions<PullOptions>(options, foreignNames, (fields) => {
-    const leaseRange = { min: leaseDurationMsMin, max: hourMs }
-    const leaseDurationMs = fields.integer('leaseDurationMs', limits.leaseDurationMs, leaseRange)
-    const transferDeadlineMs = fields.integer(
-      'transferDeadlineMs',
-      Math.min(limits.transferDeadlineMs, leaseDurationMs),
-      { min: 1, max: hourMs },
-    )
-    fields.rule({
-      field: 'transferDeadlineMs',
-      beside: 'leaseDurationMs',
-      holds: transferDeadlineMs <= leaseDurationMs,
-      remedy: `use at most leaseDurationMs (${leaseDurationMs})`,
-    })
+    const lease = readLeaseOptions(fields)
     return {
       posting: fields.choice('posting', ['background', 'inline']),
-      leaseDurationMs,
-      transferDeadlineMs,
+      ...lease,
       handshakeTimeoutMs: fields.integer('handshakeTimeoutMs', limits.handshakeTimeoutMs, {
         min: 1,
         max: 600_000,

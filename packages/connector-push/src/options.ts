@@ -3,7 +3,7 @@
  * once, when the engine starts.
  */
 import { limits } from '@kvferry/connector-api'
-import { readOptions } from '@kvferry/connector-api/protocol'
+import { readLeaseOptions, readOptions } from '@kvferry/connector-api/protocol'
 import { pushLimits } from './limits.ts'
 
 export interface PushOptions {
@@ -28,30 +28,13 @@ const foreignNames: ReadonlyMap<string, string> = new Map([
   ['push_registration_timeout', 'registrationTimeoutMs'],
 ])
 
-const hourMs = 3_600_000
-
 /** @throws ConnectorError ERR_KV_CONFIG naming field, value and remedy of everything that is wrong. */
 export function parsePushOptions(options: Readonly<Record<string, unknown>>): PushOptions {
   return readOptions<PushOptions>(options, foreignNames, (fields) => {
-    const leaseDurationMs = fields.integer('leaseDurationMs', limits.leaseDurationMs, {
-      min: 10 * limits.leaseSafetyMarginMs,
-      max: hourMs,
-    })
-    const transferDeadlineMs = fields.integer(
-      'transferDeadlineMs',
-      Math.min(limits.transferDeadlineMs, leaseDurationMs),
-      { min: 1, max: hourMs },
-    )
-    fields.rule({
-      field: 'transferDeadlineMs',
-      beside: 'leaseDurationMs',
-      holds: transferDeadlineMs <= leaseDurationMs,
-      remedy: `use at most leaseDurationMs (${leaseDurationMs})`,
-    })
+    const lease = readLeaseOptions(fields)
     return {
       progressive: fields.flag('progressive'),
-      leaseDurationMs,
-      transferDeadlineMs,
+      ...lease,
       handshakeTimeoutMs: fields.integer('handshakeTimeoutMs', limits.handshakeTimeoutMs, {
         min: 1,
         max: 600_000,
@@ -59,7 +42,7 @@ export function parsePushOptions(options: Readonly<Record<string, unknown>>): Pu
       registrationTimeoutMs: fields.integer(
         'registrationTimeoutMs',
         pushLimits.registrationTimeoutMs,
-        { min: 1, max: hourMs },
+        { min: 1, max: 3_600_000 },
       ),
       recomputeThreshold: fields.integer('recomputeThreshold', 0, { min: 0, max: 1_048_576 }),
     }

