@@ -8,7 +8,7 @@ export function libraryConfig(entry: Record<string, string>): Options {
     target: 'node20',
     platform: 'node',
     // Declarations cost ten times the rest and nothing in the workspace reads them (sources are used): they
-    // are made for publishing, and by the gate `declarations`.
+    // are made for publishing only.
     dts:
       process.env['KVFERRY_BUILD_TYPES'] === '1'
         ? { compilerOptions: { noEmit: false, allowImportingTsExtensions: true } }

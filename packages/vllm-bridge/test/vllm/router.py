@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
+from checks import equal
 from engines import Answer, Engine, Params
 
 #: Less than a block, whole blocks and part blocks of 32 and of 128 tokens (one byte is one token).
@@ -47,3 +48,9 @@ def prefill(engine: Engine, prompt: str) -> Params:
 
 def disaggregated(producer: Engine, consumer: Engine, prompt: str) -> Answer:
     return consumer.ask(new_id("d"), prompt, OUTPUT_COUNT, prefill(producer, prompt))
+
+
+def expect_answers(consumer: Engine, asked: list[str], prompts: list[str], oracle: Oracle) -> None:
+    """Each of these requests has the text of its prompt."""
+    for request_id, prompt in zip(asked, prompts):
+        equal(consumer.wait(request_id).tokens, oracle(prompt), f"tokens of {request_id}, {len(prompt)} long")

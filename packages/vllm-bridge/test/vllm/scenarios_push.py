@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Callable
 
+from accounts import written
 from checks import Checks, equal
 from engines import Engine, Params
 from push import PushEngine, pushed
-from router import LENGTHS, OUTPUT_COUNT, PREFILL, Oracle, new_id, prefill, prompt_of
+from router import LENGTHS, OUTPUT_COUNT, PREFILL, Oracle, expect_answers, new_id, prefill, prompt_of
 
 #: Block size, and how prompts are computed: whole, or in chunks of which each leaves when it is computed.
 FORMS: tuple[tuple[int, Params, Params], ...] = (
@@ -48,7 +49,7 @@ def _equal_texts(
         prompts = [prompt_of(400, seed=22) + prompt_of(10 + 60 * n, seed=23) for n in range(AT_ONCE)]
         _many(producer, consumer, prompts, True, oracle)
     with checks.check(f"{about}: every block was moved by NIXL, and is free again", engines):
-        _accounts(producer.engine, consumer.engine, empty)
+        written(producer.engine, consumer.engine, empty, AT_ONCE)
 
 
 def _many(
@@ -63,23 +64,7 @@ def _many(
         else:
             producer.engine.wait(producer.produce(prompt, transfer_id))
             asked.append(consumer.consume(prompt, transfer_id, producer))
-    for request_id, prompt in zip(asked, prompts):
-        equal(consumer.engine.wait(request_id).tokens, oracle(prompt), f"tokens of {len(prompt)}")
-
-
-def _accounts(producer: Engine, consumer: Engine, empty: list[Any]) -> None:
-    producer.wait_until("blocks come back", lambda: producer.call("requests") == empty[0])
-    equal(consumer.call("requests"), empty[1], "D's requests and blocks")
-    p, d = producer.call("describe"), consumer.call("describe")
-    # Prompts of which D has all but the last token in its cache are no loads.
-    if not len(LENGTHS) * 2 <= d["loadsDone"] <= len(LENGTHS) * 2 + AT_ONCE:
-        raise AssertionError(f"{d['loadsDone']} loads")
-    equal((d["loadsFailed"], p["writesFailed"]), (0, 0), "failed")
-    if p["transfersDone"] < d["loadsDone"] or p["bytesMoved"] < 10_000_000:
-        raise AssertionError(f"{p['transfersDone']} WRITEs moved {p['bytesMoved']} bytes")
-    for counters in (p, d):
-        wrong = ("divergences", "hookFailures", "hostDeaths", "messagesRefused")
-        equal({name: counters[name] for name in wrong}, dict.fromkeys(wrong, 0), "counters")
+    expect_answers(consumer.engine, asked, prompts, oracle)
 
 
 def mixed_pair(checks: Checks, puller: Engine, pusher: PushEngine, oracle: Oracle) -> None:

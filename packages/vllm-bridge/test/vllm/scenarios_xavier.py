@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Callable
 
 import scenarios_history as history
+from accounts import written
 from checks import Checks, equal
 from engines import Engine
-from router import LENGTHS, OUTPUT_COUNT, Oracle, disaggregated, new_id, prefill, prompt_of
+from router import (
+    LENGTHS,
+    OUTPUT_COUNT,
+    Oracle,
+    disaggregated,
+    expect_answers,
+    new_id,
+    prefill,
+    prompt_of,
+)
 
 #: In one block size; two make more than a hundred texts.
 AT_ONCE = 8
@@ -62,7 +72,9 @@ def _equal_texts(
         prompts = [prompt_of(400, seed=32) + prompt_of(10 + 60 * n, seed=33) for n in range(AT_ONCE)]
         _many(producer, consumer, prompts, oracle)
     with checks.check(f"{about}: every block was written by NIXL, every ticket ended", engines):
-        _accounts(producer, consumer, empty)
+        p = written(producer, consumer, empty, AT_ONCE)
+        equal(p["leasesExpired"], 0, "expired")
+        equal(p["ticketsFinished"], p["ticketsRegistered"], "tickets that ended")
 
 
 def _many(producer: Engine, consumer: Engine, prompts: list[str], oracle: Oracle) -> None:
@@ -71,21 +83,4 @@ def _many(producer: Engine, consumer: Engine, prompts: list[str], oracle: Oracle
     for prompt, handoff in zip(prompts, handoffs):
         asked.append(new_id("d"))
         consumer.submit(asked[-1], prompt, OUTPUT_COUNT, handoff)
-    for request_id, prompt in zip(asked, prompts):
-        equal(consumer.wait(request_id).tokens, oracle(prompt), f"tokens of {len(prompt)}")
-
-
-def _accounts(producer: Engine, consumer: Engine, empty: list[Any]) -> None:
-    producer.wait_until("blocks come back", lambda: producer.call("requests") == empty[0])
-    equal(consumer.call("requests"), empty[1], "D's requests and blocks")
-    p, d = producer.call("describe"), consumer.call("describe")
-    # Prompts of which D has all but the last token in its cache are no loads.
-    if not len(LENGTHS) * 2 <= d["loadsDone"] <= len(LENGTHS) * 2 + AT_ONCE:
-        raise AssertionError(f"{d['loadsDone']} loads")
-    equal((d["loadsFailed"], p["writesFailed"], p["leasesExpired"]), (0, 0, 0), "failed and expired")
-    equal(p["ticketsFinished"], p["ticketsRegistered"], "tickets that ended")
-    if p["transfersDone"] < d["loadsDone"] or p["bytesMoved"] < 10_000_000:
-        raise AssertionError(f"{p['transfersDone']} WRITEs moved {p['bytesMoved']} bytes")
-    for counters in (p, d):
-        wrong = ("divergences", "hookFailures", "hostDeaths", "messagesRefused")
-        equal({name: counters[name] for name in wrong}, dict.fromkeys(wrong, 0), "counters")
+    expect_answers(consumer, asked, prompts, oracle)
