@@ -53,12 +53,18 @@ export const limits = {
   failuresMax: 50,
 } as const
 
-/** The overrun guard: a point above either share is not a measurement of the protocol any more. */
+/** What lies above one of these shares is not a measurement of the protocol any more. */
 export const guard = {
   /** Σ max(0, work − modelled) / Σ modelled, per engine. */
   overrunShareMax: 0.05,
   /** CPU time of the harness's own process tree / (wall time × cores). */
   cpuBusyMax: 0.75,
+  /**
+   * Noise floor that a bar may give way to, as a share of the quantity. A quiet run's medians differ by 3 % from
+   * themselves and its tails by 13 to 16 % (`results/gpu-compare-1xh200.json`); and no bar allows more than 10 %
+   * by name, so that one which gives way to more would be no bar.
+   */
+  noiseShareMax: 0.1,
 } as const
 
 /** Modelled step time / time, per engine: above it requests queue, and small differences multiply. */

@@ -274,12 +274,12 @@ describe('a comparison', () => {
     const result = await compareAlike('pull,push')
     assertMatchesSchema('compare', result)
     expect(result.bars).toHaveLength(9)
-    const missed = result.bars.filter(({ verdict }) => verdict === 'missed')
+    const count = (of: string) => result.bars.filter(({ verdict }) => verdict === of).length
     // Nothing is five times as fast as itself.
-    expect(missed.length).toBeGreaterThanOrEqual(3)
+    expect(count('missed')).toBeGreaterThanOrEqual(3)
     const { ok, warnings } = result.verdict
-    expect(ok).toBe(true)
-    expect(warnings).toHaveLength(missed.length)
+    // How noisy this machine is nobody knows.
+    expect([ok, warnings.length]).toEqual([true, count('missed') + count('too-noisy')])
     const rule = "push: bar missed: prefill's end → first post"
     expect(warnings).toContainEqual(expect.stringContaining(rule))
     const text = renderResult(result)

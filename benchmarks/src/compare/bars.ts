@@ -3,7 +3,15 @@
  * sending at the end, and that this build is no worse than another. Each speaks of one run, or of two that differ in nothing else. Pure.
  */
 import { resolveModel } from '@kvferry/reference-engine'
-import { atMost, below, unlessInvalid, withoutVerdict, type Bar } from '../experiments/bar.ts'
+import {
+  atMost,
+  atMostBesideNoise,
+  below,
+  unlessInvalid,
+  withoutVerdict,
+  type Bar,
+} from '../experiments/bar.ts'
+import { percentText } from '../lib/percent-text.ts'
 import { utilisationMax } from '../limits.ts'
 import type { EngineShape } from './presets.ts'
 import type { NoiseFloor, RunEntry, Workload } from './result.ts'
@@ -32,8 +40,6 @@ const ratio = (a: number | null, b: number | null): number | null =>
   a === null || b === null || b <= 0 ? null : a / b
 const shown = (value: number | null, unit: string): string =>
   value === null ? '–' : `${value.toFixed(value >= 100 ? 0 : 2)} ${unit}`
-const percent = (share: number | null): string =>
-  share === null ? '–' : `${(share * 100).toFixed(1)} %`
 
 const isPull = ({ connector }: RunEntry): boolean => connector === 'pull'
 const isPush = ({ connector }: RunEntry): boolean => connector === 'push'
@@ -54,11 +60,11 @@ function judged(
   { agent }: BarSurroundings,
 ): Bar[] {
   const busy = runs.filter((run) => busiest(run) > utilisationMax)
-  const texts = busy.map((run) => `${run.label} ${percent(busiest(run))}`)
+  const texts = busy.map((run) => `${run.label} ${percentText(busiest(run))}`)
   const reasons = [
     ...(agent === 'memory' ? ['in-memory agent: one event loop does the work of all'] : []),
     ...(busy.length > 0
-      ? [`an engine busy for more than ${percent(utilisationMax)}: ${texts.join(', ')}`]
+      ? [`an engine busy for more than ${percentText(utilisationMax)}: ${texts.join(', ')}`]
       : []),
   ]
   return reasons.reduce(withoutVerdict, unlessInvalid(bars, runs))
@@ -72,16 +78,16 @@ const latencyNames = {
 type Latency = keyof typeof latencyNames
 
 function noWorseBar(other: RunEntry, run: RunEntry, metric: Latency, noise: NoiseFloor): Bar {
-  const spread = noise.metrics[`${metric}.p50`]?.relativeDifference ?? null
   const theirs = other[metric].p50
-  return atMost(
+  return atMostBesideNoise(
     {
       subject: run.label,
       rule: `${latencyNames[metric]} p50 not worse than ${other.label}'s beyond noise`,
-      note: `ms; ${other.label} ${shown(theirs, 'ms')}, A-A noise ${percent(spread)}`,
+      note: `ms; ${other.label} ${shown(theirs, 'ms')}`,
     },
     run[metric].p50,
-    theirs === null || spread === null ? null : theirs * (1 + spread),
+    theirs,
+    noise.metrics[`${metric}.p50`]?.relativeDifference ?? null,
   )
 }
 

@@ -5,6 +5,7 @@
  */
 import { barText } from '../experiments/bar-table.ts'
 import type { Distribution } from '../lib/distribution.ts'
+import { percentText } from '../lib/percent-text.ts'
 import { formatMs, sectionText, yesNo, type ResultSection } from '../lib/result-table.ts'
 import { breakdownParts, type BreakdownPart } from './request-metrics.ts'
 import type { CompareResult, NoiseFloor, PerSide, RunEntry } from './result.ts'
@@ -129,10 +130,9 @@ export function noiseLine(noise: NoiseFloor, names: readonly string[]): string {
     noise.method === 'split-half'
       ? 'odd against even requests of one run'
       : 'the same configuration in two sets of trials'
-  const shown = names.map((name) => {
-    const difference = noise.metrics[name]?.relativeDifference ?? null
-    return `${name} ${difference === null ? '–' : `${(difference * 100).toFixed(1)} %`}`
-  })
+  const shown = names.map(
+    (name) => `${name} ${percentText(noise.metrics[name]?.relativeDifference ?? null)}`,
+  )
   return `noise floor (${noise.label}, ${how}): ${shown.join(', ')}`
 }
 

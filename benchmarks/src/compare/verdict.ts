@@ -1,7 +1,8 @@
 /**
  * Whether a comparison may be believed, and if not, why: the checks that make the command exit 1. Pure.
  */
-import { missedTexts, type Bar } from '../experiments/bar.ts'
+import { missedTexts, noisyTexts, type Bar } from '../experiments/bar.ts'
+import { percentText } from '../lib/percent-text.ts'
 import { guard, limits } from '../limits.ts'
 import type { CompareResult, RunEntry } from './result.ts'
 
@@ -55,17 +56,16 @@ function guardText(run: RunEntry): string {
     overrunShare.producer ?? 0,
     overrunShare.consumer ?? 0,
   ])
-  const percent = (share: number): string => `${(share * 100).toFixed(1)} %`
   return (
-    `${run.label}: outside the overrun guard (overrun ${percent(Math.max(0, ...worst))}, limit ` +
-    `${percent(guard.overrunShareMax)}; CPU ${percent(run.cpuBusy)}, limit ` +
-    `${percent(guard.cpuBusyMax)}): timings describe this machine, not the protocol`
+    `${run.label}: outside the overrun guard (overrun ${percentText(Math.max(0, ...worst))}, limit ` +
+    `${percentText(guard.overrunShareMax)}; CPU ${percentText(run.cpuBusy)}, limit ` +
+    `${percentText(guard.cpuBusyMax)}): timings describe this machine, not the protocol`
   )
 }
 
 /**
  * Points outside the guard, and missed bars, fail a run that requires validity, and are warnings otherwise.
- * `failed`: what fails it in any case.
+ * Bars that noise decides are warnings in any run. `failed`: what fails it in any case.
  */
 export function verdictOf(
   runs: readonly RunEntry[],
@@ -78,7 +78,7 @@ export function verdictOf(
   return {
     ok: failures.length === 0,
     failures: failures.slice(0, limits.failuresMax),
-    warnings: requiresValid ? [] : doubtful,
+    warnings: [...(requiresValid ? [] : doubtful), ...noisyTexts(bars)],
   }
 }
 

@@ -1,7 +1,13 @@
 /** Bars as a table, on the screen and in a report. Pure. */
+import { percentText } from '../lib/percent-text.ts'
 import type { Bar } from './bar.ts'
 
-const verdictTexts = { held: 'held', missed: 'MISSED', 'not-judged': 'not judged' } as const
+const verdictTexts: Readonly<Record<Bar['verdict'], (bar: Bar) => string>> = {
+  held: () => 'held',
+  missed: () => 'MISSED',
+  'too-noisy': ({ noise }) => `not judged (noise ${percentText(noise)})`,
+  'not-judged': () => 'not judged',
+}
 
 const number = (value: number | null): string =>
   value === null ? '–' : String(Number(value.toPrecision(4)))
@@ -12,11 +18,14 @@ interface BarTexts {
   readonly verdict: string
 }
 
-const textsOf = ({ subject, rule, value, limit, verdict, note }: Bar): BarTexts => ({
-  rule: `${subject}: ${rule}`,
-  value: `${number(value)} (limit ${number(limit)}; ${note})`,
-  verdict: verdictTexts[verdict],
-})
+function textsOf(bar: Bar): BarTexts {
+  const { subject, rule, value, limit, verdict, note } = bar
+  return {
+    rule: `${subject}: ${rule}`,
+    value: `${number(value)} (limit ${number(limit)}; ${note})`,
+    verdict: verdictTexts[verdict](bar),
+  }
+}
 
 export const barHead = ['bar', 'value', 'verdict'] as const
 

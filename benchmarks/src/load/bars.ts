@@ -3,16 +3,13 @@
  * wait no longer than with pull, nor than where P stages a whole snapshot first, and have their KV sooner. Pure.
  */
 import type { NoiseFloor } from '../compare/result.ts'
-import { atLeast, atMost, below, type Bar } from '../experiments/bar.ts'
+import { atLeast, atMostBesideNoise, below, type Bar } from '../experiments/bar.ts'
 import type { LoadRunEntry } from './result.ts'
 
 export const loadLimits = {
   /** Output tokens a second, as a share of pull's. */
   throughputShare: 0.98,
 } as const
-
-const percentText = (share: number | null): string =>
-  share === null ? '–' : `${(share * 100).toFixed(1)} %`
 
 function throughputBar(base: LoadRunEntry, run: LoadRunEntry, phase: 'c16' | 'c32'): Bar {
   const [ours, theirs] = [run.phases[phase].outputTokensPerS, base.phases[phase].outputTokensPerS]
@@ -34,15 +31,15 @@ function coldBar(
   noise: NoiseFloor,
 ): Bar {
   const spread = noise.metrics[`coldArrivalTtftMs.${statistic}`]?.relativeDifference ?? null
-  const theirs = base.coldArrivalTtftMs[statistic]
-  return atMost(
+  return atMostBesideNoise(
     {
       subject: run.label,
       rule: `cold arrivals' TTFT ${statistic} at most ${base.label}'s and its noise`,
-      note: `ms; noise ${percentText(spread)}`,
+      note: 'ms',
     },
     run.coldArrivalTtftMs[statistic],
-    theirs === null || spread === null ? null : theirs * (1 + spread),
+    base.coldArrivalTtftMs[statistic],
+    spread,
   )
 }
 

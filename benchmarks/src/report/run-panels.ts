@@ -5,6 +5,7 @@ import { partTitles } from '../compare/table.ts'
 import type { Bar } from '../experiments/bar.ts'
 import { barHead, barRows } from '../experiments/bar-table.ts'
 import type { Distribution } from '../lib/distribution.ts'
+import { percentText } from '../lib/percent-text.ts'
 import type { DataTable, Panel } from './html-page.ts'
 import { barChart, colorOf, curveChart, type BarSeries } from './svg-chart.ts'
 
@@ -73,7 +74,7 @@ export function noiseTable(noise: NoiseFloor): DataTable {
       name,
       show(a),
       show(b),
-      relativeDifference === null ? '–' : `${(relativeDifference * 100).toFixed(1)} %`,
+      percentText(relativeDifference),
     ]),
   }
 }

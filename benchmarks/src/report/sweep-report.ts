@@ -3,6 +3,7 @@
  * with its validity, and the conditions. Every number comes from the result files.
  */
 import type { RunEntry } from '../compare/result.ts'
+import { percentText } from '../lib/percent-text.ts'
 import { writeWhole } from '../lib/result-file.ts'
 import type { PointFile } from '../sweep/point-file.ts'
 import { pointName } from '../sweep/grid.ts'
@@ -107,10 +108,8 @@ function panelsOf(points: readonly ReportPoint[], statistic: Statistic): Panel[]
   ])
 }
 
-function noiseText({ extras }: ReportPoint): string {
-  const share = extras?.noiseFloor.metrics['ttftMs.p50']?.relativeDifference ?? null
-  return share === null ? '–' : `${(share * 100).toFixed(1)} %`
-}
+const noiseText = ({ extras }: ReportPoint): string =>
+  percentText(extras?.noiseFloor.metrics['ttftMs.p50']?.relativeDifference ?? null)
 
 const guardTexts = { true: 'yes', false: 'NO', null: 'unknown' }
 

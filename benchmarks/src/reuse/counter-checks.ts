@@ -5,6 +5,7 @@
 import { createChecks } from '../compare/verdict.ts'
 import { historyNames, type HistoryCounters } from '../experiments/history-counters.ts'
 import { checkReported, checkTickets, type Check } from '../experiments/ticket-checks.ts'
+import { percentText } from '../lib/percent-text.ts'
 import type { ReuseRunEntry, ReuseWorkload } from './result.ts'
 
 /** Share of the complete prompt blocks of all revisits. */
@@ -14,8 +15,6 @@ export const clearlyFewerShare = 0.8
 
 export const hitShareOf = ({ revisitHistory, revisitBlocks }: ReuseRunEntry): number =>
   revisitBlocks === 0 ? 0 : revisitHistory.hitBlocks / revisitBlocks
-
-const percent = (share: number): string => `${(share * 100).toFixed(1)} %`
 
 /** Counters of the tickets, which stay in use with a budget of 0. */
 const ticketCounters: readonly (keyof HistoryCounters)[] = ['registered', 'finished']
@@ -36,7 +35,7 @@ function hotChecks(run: ReuseRunEntry, workload: ReuseWorkload, check: Check): v
   const share = hitShareOf(run)
   check(
     share >= wholePrefixShare,
-    `revisits got ${percent(share)} of their blocks from the history, at least ${percent(wholePrefixShare)} expected`,
+    `revisits got ${percentText(share)} of their blocks from the history, at least ${percentText(wholePrefixShare)} expected`,
   )
   check(
     deviceHitBlocks > 0 && hostHitBlocks > 0,
@@ -49,7 +48,7 @@ function changingChecks(run: ReuseRunEntry, check: Check): void {
   const share = hitShareOf(run)
   check(
     share <= clearlyFewerShare,
-    `revisits got ${percent(share)} of their blocks: no negative control (at most ${percent(clearlyFewerShare)} expected)`,
+    `revisits got ${percentText(share)} of their blocks: no negative control (at most ${percentText(clearlyFewerShare)} expected)`,
   )
 }
 

@@ -5,6 +5,7 @@
 import { headline, noiseLine } from '../compare/table.ts'
 import { barText } from '../experiments/bar-table.ts'
 import type { Distribution } from '../lib/distribution.ts'
+import { percentText } from '../lib/percent-text.ts'
 import { formatMs, sectionText, shown, yesNo, type ResultSection } from '../lib/result-table.ts'
 import { baselineOf, modelledReductionMs, reductionMs, statistics } from './bars.ts'
 import { hitShareOf } from './counter-checks.ts'
@@ -14,7 +15,6 @@ import type { ReuseResult, ReuseRunEntry } from './result.ts'
 type Row = readonly [title: string, show: (run: ReuseRunEntry) => string]
 
 const three = ({ p50, p95, mean }: Distribution): string => shown(p50, p95, mean)
-const percent = (share: number): string => `${(share * 100).toFixed(1)} %`
 
 const latencyRows: readonly Row[] = [
   ['immediate repeat', (run) => three(run.immediateTtftMs)],
@@ -28,7 +28,7 @@ const latencyRows: readonly Row[] = [
 
 const historyRows: readonly Row[] = [
   ['loads / revisits', (run) => `${run.revisitHistory.loads} / ${run.revisits}`],
-  ['blocks restored', (run) => `${run.revisitHistory.hitBlocks} (${percent(hitShareOf(run))})`],
+  ['blocks restored', (run) => `${run.revisitHistory.hitBlocks} (${percentText(hitShareOf(run))})`],
   [
     '  device / host tier',
     ({ revisitHistory: { deviceHitBlocks, hostHitBlocks } }) =>
