@@ -7,6 +7,8 @@ export interface CompletionRequest {
   readonly stream?: boolean
   /** Aborted: its client is gone; the outcome `LEFT`. */
   readonly signal?: AbortSignal
+  /** `X-Request-Id`. Default none: whoever serves it finds one. */
+  readonly requestId?: string
 }
 
 export type Outcome =
@@ -55,7 +57,10 @@ export async function complete(
   try {
     const response = await fetch(`${url}/v1/completions`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json' },
+      headers: {
+        'content-type': 'application/json',
+        ...(request.requestId === undefined ? {} : { 'x-request-id': request.requestId }),
+      },
       body: JSON.stringify({
         model: request.model ?? 'tiny',
         prompt: request.prompt,

@@ -26,7 +26,8 @@ test('the check above can fail: it sees a listener on every address', () => {
   expect(['0.0.0.0:80', '*:80', '[::]:80', '10.1.2.3:80'].filter(isLoopback)).toEqual([])
 })
 
-test('a side-channel port in use: one line that names it, exit code 2', async () => {
+test('#25056, #20965, #25059, #23756, dynamo #14838 a side-channel port in use: one line that names it, exit code 2', async () => {
+  // Upstream: two engines on one host had one default port; the listener's thread died, and the server looked healthy.
   const busy = createServer().listen(0, '127.0.0.1')
   await once(busy, 'listening')
   const { port } = busy.address() as AddressInfo

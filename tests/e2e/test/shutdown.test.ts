@@ -10,6 +10,7 @@ import { createInterface } from 'node:readline'
 import { afterEach, expect, test } from 'vitest'
 import { complete, promptOf } from '../src/completions.ts'
 import { binOf, startDeployment, type Deployment } from '../src/deployment.ts'
+import { askEngine, forAnother } from '../src/engine-call.ts'
 import { expectNothingAbandoned } from '../src/expectations.ts'
 import { abandonedSharedMemory } from '../src/process-facts.ts'
 import { waitUntil } from '../src/wait-until.ts'
@@ -29,7 +30,8 @@ function isAlive(pid: number): boolean {
   }
 }
 
-const untilGone = (pid: number) => waitUntil(`process ${pid} is gone`, () => !isAlive(pid))
+const untilGone = (pid: number, timeoutMs?: number) =>
+  waitUntil(`process ${pid} is gone`, () => !isAlive(pid), timeoutMs)
 
 /** For what must not be waited for: beyond the test's own patience. */
 const farMs = 600_000
@@ -71,6 +73,63 @@ test('SIGTERM of D while its transfers hang at a stopped P ends within the deadl
   for (const outcome of await outcomes) {
     if (outcome.kind === 'error') expect(outcome.code).toMatch(/^ERR_KV_/)
   }
+})
+
+test('SIGTERM of P with a READ open: it waits for the reader, whose text is the oracle’s', async () => {
+  const deadlineMs = 20_000
+  const model = 'llama-3.1-8b/8'
+  deployment = await startDeployment({
+    engineFlags: [...large, '--max-model-len=8192'],
+    prefillFlags: [`--shutdown-deadline=${deadlineMs}`],
+    env: { UCX_TLS: 'tcp' },
+  })
+  const { routerUrl } = deployment
+  const { pid } = deployment.child('prefill')
+  const openReads = async () => (await deployment!.stats('decode')).agentCounters.transfersOpen
+  const openLeases = async () =>
+    (await deployment!.stats('prefill')).connectorCounters['leasesOpen']
+
+  /** One request, whose READ stands still at a stopped D; null where it was over before D stood. */
+  async function catchRead(seed: number) {
+    const request = { model, prompt: promptOf(4_000, seed), maxTokens: 4 }
+    const outcome = complete(routerUrl, request)
+    await waitUntil('its READ is open', async () => (await openReads()) > 0)
+    deployment!.kill('decode', 'SIGSTOP')
+    if ((await openLeases()) === 1) return { request, outcome }
+    deployment!.kill('decode', 'SIGCONT')
+    await outcome
+    return null
+  }
+  let caught: Awaited<ReturnType<typeof catchRead>> = null
+  for (let seed = 1; caught === null && seed <= 20; seed++) caught = await catchRead(seed)
+  if (caught === null) throw new Error('no READ of 20 was caught')
+  try {
+    deployment.kill('prefill', 'SIGTERM')
+    await new Promise((resolve) => setTimeout(resolve, 700))
+    expect(isAlive(pid)).toBe(true)
+  } finally {
+    deployment.kill('decode', 'SIGCONT')
+  }
+  await untilGone(pid, deadlineMs)
+  expect(await caught.outcome).toEqual(await complete(await deployment.oracleUrl(), caught.request))
+  // Loaded, and not computed by D itself after all.
+  expect((await deployment.stats('decode')).connectorCounters['loadsFailed']).toBe(0)
+})
+
+test('SIGTERM of P with a lease that nobody claims: it ends within its deadline, long before the lease', async () => {
+  const deadlineMs = 10_000
+  deployment = await startDeployment({
+    connectorOptions: { leaseDurationMs: farMs },
+    prefillFlags: [`--shutdown-deadline=${deadlineMs}`],
+  })
+  const { pid, ready } = deployment.child('prefill')
+  const request = { prompt: promptOf(100, 1), maxTokens: 1 }
+  const { params } = await askEngine(ready.url, request, forAnother)
+  expect(params).toMatchObject({ do_remote_prefill: true })
+  expect((await deployment.stats('prefill')).connectorCounters['leasesOpen']).toBe(1)
+  deployment.kill('prefill', 'SIGTERM')
+  // The process itself takes a moment, on a busy machine a longer one.
+  await untilGone(pid, 2 * deadlineMs)
 })
 
 test('a second signal ends an engine at once, also with requests open', async () => {
