@@ -8,6 +8,8 @@ import type { FreeMode } from '../cluster/block-pool.ts'
 import type { Job } from '../cluster/cluster-router.ts'
 import type { ClockSkew } from '../cluster/skewed-clock.ts'
 import type { WorldTimes } from '../cluster/world.ts'
+import { EngineChoice } from './cluster-size.ts'
+import type { ClusterSize } from './cluster-size.ts'
 
 export interface PlannedJob {
   readonly atMs: number
@@ -66,6 +68,7 @@ export interface ClusterShape {
 
 export interface SimulationPlan {
   readonly seed: number
+  readonly size: ClusterSize
   readonly jobs: readonly PlannedJob[]
   readonly faults: readonly PlannedFault[]
   readonly skew: Readonly<Record<string, ClockSkew>>
@@ -77,8 +80,8 @@ export interface SimulationPlan {
   readonly stepTokenCountMax: number
 }
 
-export const producers = ['p0', 'p1'] as const
-export const consumers = ['d0', 'd1'] as const
+const producers = ['p0', 'p1'] as const
+const consumers = ['d0', 'd1'] as const
 
 const faultKinds: readonly FaultKind[] = [
   'partition',
@@ -99,19 +102,28 @@ const faultKinds: readonly FaultKind[] = [
 
 export function planSimulation(seed: number): SimulationPlan {
   const random = createSeededRandom(seed).fork('plan')
+  const choice = new EngineChoice(seed)
+  const { size } = choice
   const pick = <T>(of: readonly T[]): T => of[random.integer(of.length)]!
   // Half of the runs are crowded in time, half spread out.
   const lengthMs = pick([60, 600])
   const jobs = Array.from({ length: 6 + random.integer(10) }, (_, index) =>
-    planJob(random, index, lengthMs),
+    choice.moveJob(planJob(random, index, lengthMs)),
   )
-  const faults = Array.from({ length: random.integer(6) }, () => planFault(random, lengthMs))
+  const faults = Array.from({ length: random.integer(6) }, () =>
+    choice.moveFault(planFault(random, lengthMs)),
+  )
   const restart = random.chance(0.1) ? planRestart(random) : { jobs: [], faults: [] }
   return {
     seed,
-    jobs: [...jobs, ...restart.jobs],
-    faults: [...faults, ...restart.faults, ...planKillInTransfer(seed, jobs)],
-    skew: Object.fromEntries([...producers, ...consumers].map((name) => [name, planSkew(random)])),
+    size,
+    jobs: [...jobs, ...restart.jobs.map((job) => choice.fitJob(job))],
+    faults: [
+      ...faults,
+      ...restart.faults.map((fault) => choice.fitFault(fault)),
+      ...planKillInTransfer(seed, jobs),
+    ],
+    skew: planSkews(random, seed, size),
     times: {
       bandwidthBytesPerMs: pick([64, 256, 4_096]),
       pageSizeBytes: 64,
@@ -233,6 +245,16 @@ function planKillInTransfer(seed: number, jobs: readonly PlannedJob[]): readonly
   const victim = random.chance(0.8) ? producer : consumer
   const fault = { ...planFault(random, 0), atMs, producer, consumer, victim }
   return [{ ...fault, kind: 'kill-in-transfer', lengthMs: 200 }]
+}
+
+/** Of the engines that every plan has from the plan's own chances, of the others from theirs. */
+function planSkews(random: SeededRandom, seed: number, size: ClusterSize) {
+  const common = [...producers, ...consumers].map((name) => [name, planSkew(random)] as const)
+  const more = createSeededRandom(seed).fork('skew of more')
+  const thirds = [size.producers[2], size.consumers[2]].flatMap((name) =>
+    name === undefined ? [] : [[name, planSkew(more)] as const],
+  )
+  return Object.fromEntries([...common, ...thirds])
 }
 
 /** Machines agree on a second to some parts in a thousand, and on nothing else. */

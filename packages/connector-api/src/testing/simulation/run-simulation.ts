@@ -1,5 +1,5 @@
 /**
- * Carries out one plan and judges it: a cluster of two producers and two consumers under load and faults,
+ * Carries out one plan and judges it: a cluster of one to three producers and consumers each under load and faults,
  * then time without faults until everything must have come to its end. Two runs of one plan write the same
  * transcript, or somebody uses time or chance that was not given to them.
  */
@@ -12,7 +12,6 @@ import type { Journey } from '../cluster/cluster-router.ts'
 import { defaultBlockTokens } from '../cluster/layout.ts'
 import type { World } from '../cluster/world.ts'
 import { applyFault } from './faults.ts'
-import { consumers, producers } from './plan.ts'
 import type { PlannedJob, SimulationPlan } from './plan.ts'
 import { RecentNotifications } from './recent-notifications.ts'
 
@@ -54,6 +53,7 @@ export async function runSimulation(
 ): Promise<SimulationResult> {
   const { factory, boundMs } = target
   const { ranks, producer, consumer, hasTurns } = shapeOf(target, plan)
+  const { producers, consumers } = plan.size
   const { options = {}, nextTurnOptions = options } = target
   const { freeMode, loadFailurePolicy, blockCount, stepTokenCountMax, skew, times, seed } = plan
   const heard = new RecentNotifications()
