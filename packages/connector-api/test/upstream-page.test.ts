@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 import { agentClauses } from '../src/conformance/clauses.ts'
 import { connectorClauses } from '../src/conformance/connector-clauses.ts'
-import { knownDefects, upstreamTests } from './upstream-tests.ts'
+import { knownDefects, knownPullAccidents, upstreamTests } from './upstream-tests.ts'
 
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 const folders = ['connector-api', 'connector-pull', 'connector-push', 'reference-engine'].map(
@@ -45,7 +45,8 @@ const filesIn = (folder: string): string[] =>
     .map((name) => join(folder, name))
     .toSorted()
 
-const tests = [...folders, join('tests', 'e2e', 'test')].flatMap(filesIn).flatMap(testsIn)
+const processes = join('tests', 'e2e', 'test')
+const tests = [...folders, processes].flatMap(filesIn).flatMap(testsIn)
 
 const sentences = new Map<string, string>(
   [...connectorClauses, ...agentClauses].map(({ id, sentence }) => [id, sentence]),
@@ -70,7 +71,8 @@ const page = `# Upstream’s tests and ours
 
 What the tests of vLLM’s NIXL connectors (pull and push) look at, numbered, and where the same is looked at here: tests
 that name the number in their title, and [clauses](conformance.md) of the suite that every connector passes. The
-accidents of vLLM’s push connector, by the names of its audit and issues, are \`connector-push/test/scenarios\`.
+accidents of vLLM’s push connector, by the names of its audit and issues, are \`connector-push/test/scenarios\`; those of its
+pull connector are \`connector-pull/test/scenarios\`, and in tests of the engine, the agent and the processes.
 
 | | upstream | here |
 | --- | --- | --- |
@@ -83,11 +85,20 @@ it('every number has a test, a clause, or a reason', () => {
   expect(upstreamTests.map(({ id }) => id)).toEqual(upstreamTests.map((_, index) => index + 1))
 })
 
+function namelessIn(files: readonly string[], names: readonly string[]): string[] {
+  const words = files.flatMap(titlesIn).join('\n')
+  return names.filter((name) => !new RegExp(`(^|[^\\w])${name}\\b`, 'm').test(words))
+}
+
 it('every known defect of push has a scenario of its name', () => {
   const scenarios = filesIn(join('packages', 'connector-push', 'test', 'scenarios'))
-  const words = scenarios.flatMap(titlesIn).join('\n')
-  const isNamed = (name: string) => new RegExp(`(^|[^\\w])${name}\\b`, 'm').test(words)
-  expect(knownDefects.filter((name) => !isNamed(name))).toEqual([])
+  expect(namelessIn(scenarios, knownDefects)).toEqual([])
+})
+
+it('every known accident of pull has a test of its name', () => {
+  const packages = ['connector-pull', 'reference-engine', 'native-nixl']
+  const places = [...packages.map((name) => join('packages', name, 'test')), processes]
+  expect(namelessIn(places.flatMap(filesIn), knownPullAccidents)).toEqual([])
 })
 
 it('titles and entries name only what exists', () => {

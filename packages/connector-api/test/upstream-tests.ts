@@ -153,6 +153,28 @@ export const upstreamTests: readonly UpstreamTest[] = [
 ]
 
 /**
+ * Accidents of vLLM's pull connector and of what surrounds it, by their issues: each is a test of its name. Left
+ * out are what concerns push alone, a transport (#27055, #52607), one connector inside another (#20609), and a
+ * change that was mended before it was merged (#44455).
+ */
+export const knownPullAccidents = [
+  // Engines that crash or hang.
+  ...['#18631', '#20440', '#46240', '#25067', '#25562', 'llm-d #187', '#41863', 'llm-d #191'],
+  ...['#23587', '#23086', '#29369', '#51505', '#54707', '#54757', '#33745', '#40364'],
+  ...['#25056', '#20965', '#25059', '#23756', 'dynamo #14838'],
+  // Blocks that leak or are freed too early.
+  ...['#20139', '#21570', 'aws-do-eks #84', '#25897', '#35764', '#38027', '#41383', '#50789'],
+  ...['#58222', '#32255', '#41269', '#43509', '#47021', '#54689', '#24264', '#58063'],
+  // Wrong output.
+  ...['#52234', '#57661', '#37333', '#42895', '#43523', '#50765', '#45330', '#58470', '#38935'],
+  ...['#47871', '#27987', '#29665', '#53780', 'kvcached #311', 'kvcached #312'],
+  // Configuration, latency and metrics.
+  ...['#49230', '#50620', 'dynamo #10027', 'dynamo #12821', '#45880'],
+  ...['#27083', '#55776', '#19777', '#45211', '#53333', '#55434', '#55854'],
+  ...['#25388', '#26811', '#32340', '#41230', 'NIXL #1142', 'NIXL #1182', 'UCCL #1015'],
+] as const
+
+/**
  * Accidents of vLLM's push connector, by the names of its audit and its issues: each is a scenario. Of the audit's
  * S1 to S4 the list of known defects has no S3, so there is none here.
  */
