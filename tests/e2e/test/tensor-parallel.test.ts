@@ -1,5 +1,5 @@
 /**
- * Pull and push between engines of different TP sizes, block sizes and orders of tokens and heads, as real
+ * Pull and push between engines of equal and different TP sizes, block sizes and orders of tokens and heads, as real
  * processes over real NIXL: every pair of ranks that share heads moves its part of the blocks, and the text is
  * that of one engine of one rank.
  */
@@ -37,6 +37,7 @@ const [tokensFirst, headsFirst] = ['LBNHC', 'LBHNC']
 describe.each(['pull', 'push'])('%s', (connector) => {
   test.each([
     [1, 2, 16, 16, tokensFirst, tokensFirst, twoHeads],
+    [2, 2, 16, 16, tokensFirst, tokensFirst, twoHeads],
     [4, 2, 16, 16, tokensFirst, headsFirst, eightHeads],
     [2, 1, 16, 32, tokensFirst, tokensFirst, twoHeads],
     [1, 1, 16, 16, headsFirst, tokensFirst, twoHeads],
