@@ -3,9 +3,7 @@
  * before, however long it waits for a connection. Everything else goes through as it comes.
  */
 import type { Dispatcher } from 'undici'
-
-type Handler = Dispatcher.DispatchHandler
-type Of<Name extends keyof Handler> = Parameters<NonNullable<Handler[Name]>>
+import { RelayingHandler, type Of } from './relaying-handler.ts'
 
 /** `signal`: of the call; one that is aborted while it waits is never written. */
 export const tellStart =
@@ -18,33 +16,16 @@ export const tellStart =
     return dispatch(options, new StartTeller(handler, start))
   }
 
-class StartTeller implements Handler {
-  readonly #handler: Handler
+class StartTeller extends RelayingHandler {
   readonly #start: () => void
 
-  constructor(handler: Handler, start: () => void) {
-    this.#handler = handler
+  constructor(inner: Dispatcher.DispatchHandler, start: () => void) {
+    super(inner)
     this.#start = start
   }
 
-  onRequestStart(...of: Of<'onRequestStart'>): void {
+  override onRequestStart(...of: Of<'onRequestStart'>): void {
     this.#start()
-    this.#handler.onRequestStart?.(...of)
-  }
-
-  onResponseStart(...of: Of<'onResponseStart'>): void {
-    this.#handler.onResponseStart?.(...of)
-  }
-
-  onResponseData(...of: Of<'onResponseData'>): void {
-    this.#handler.onResponseData?.(...of)
-  }
-
-  onResponseEnd(...of: Of<'onResponseEnd'>): void {
-    this.#handler.onResponseEnd?.(...of)
-  }
-
-  onResponseError(...of: Of<'onResponseError'>): void {
-    this.#handler.onResponseError?.(...of)
+    super.onRequestStart(...of)
   }
 }

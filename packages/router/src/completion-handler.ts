@@ -75,7 +75,7 @@ export class CompletionHandler {
   async drain(): Promise<void> {
     this.#isDraining = true
     await this.#requestsEnd()
-    await this.#releases.settled()
+    await this.#releases.end()
   }
 
   async #requestsEnd(): Promise<void> {

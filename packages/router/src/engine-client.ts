@@ -1,14 +1,15 @@
 /**
- * HTTP to one engine: a bounded pool of keep-alive connections (undici), one connection apart for looks at it
- * (so that an engine full of requests can still be seen to live), and the only place that reads
- * an answer into memory. Called by the legs, the poller and the model list. Decides nothing: no retries,
+ * HTTP to one engine: a bounded pool of keep-alive connections (undici), a few apart for looks at it
+ * (so that an engine full of requests can still be seen to live) and for what no client waits for, and the only
+ * place that reads an answer into memory. Called by the legs, the poller and the model list. Decides nothing: no retries,
  * and no deadlines but the one for connecting and the one of small GETs; the callers' signals carry the rest.
  */
-import { Pool, type Dispatcher } from 'undici'
+import { Pool, buildConnector, type Dispatcher } from 'undici'
 import type { Clock } from '@kvferry/connector-api'
 import { tellStart } from './call-start.ts'
 import { deadlineReached, RouterError, type Leg } from './router-error.ts'
 import { routerLimits } from './limits.ts'
+import { createResettingConnection, type ConnectionOptions } from './resetting-connection.ts'
 
 export interface EngineCall {
   readonly method: 'GET' | 'POST'
@@ -28,6 +29,7 @@ export class EngineClient {
   readonly #clock: Clock
   readonly #pool: Pool
   readonly #looks: Pool
+  readonly #asides: Pool
 
   constructor(
     url: string,
@@ -36,9 +38,9 @@ export class EngineClient {
     this.url = url
     this.#leg = options.leg
     this.#clock = options.clock
-    const shared: Pool.Options = {
+    const shared: ConnectionOptions = {
       pipelining: 1,
-      connect: { timeout: options.connectMs },
+      connect: buildConnector({ timeout: options.connectMs }),
       // Node and uvicorn close idle connections after 5 s; ours must go first, or a request may meet
       // a connection that is just being closed.
       keepAliveTimeout: 4_000,
@@ -46,13 +48,26 @@ export class EngineClient {
       headersTimeout: 0,
       bodyTimeout: 0,
     }
-    this.#pool = new Pool(url, { ...shared, connections: routerLimits.connectionsPerEngineMax })
+    const isPrefill = options.leg === 'prefill'
+    this.#pool = new Pool(url, {
+      ...shared,
+      connections: routerLimits.connectionsPerEngineMax,
+      // A decode engine keeps nothing for its answer, and has to read what it was asked, to end the handoff in it.
+      ...(isPrefill ? { factory: (of: URL) => createResettingConnection(of, shared) } : {}),
+    })
     this.#looks = new Pool(url, { ...shared, connections: 2 })
+    const asides = routerLimits.releaseConnectionsPerEngineMax
+    this.#asides = new Pool(url, { ...shared, connections: asides })
   }
 
   /** Resolves with the head of the answer; the caller must consume or destroy the body. */
   send(call: EngineCall): Promise<EngineAnswer> {
     return this.#request(this.#pool, call)
+  }
+
+  /** The same for what no client waits for: it never takes a client's connection. */
+  sendAside(call: EngineCall): Promise<EngineAnswer> {
+    return this.#request(this.#asides, call)
   }
 
   #request(pool: Pool, call: EngineCall): Promise<EngineAnswer> {
@@ -94,7 +109,8 @@ export class EngineClient {
 
   /** Breaks every connection; open calls fail. */
   async close(): Promise<void> {
-    await Promise.all([this.#pool.destroy(), this.#looks.destroy()])
+    const pools = [this.#pool, this.#looks, this.#asides]
+    await Promise.all(pools.map((pool) => pool.destroy()))
   }
 }
 

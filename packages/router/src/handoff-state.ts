@@ -19,6 +19,9 @@ export type HandoffState =
   | { readonly kind: 'taken' }
   | { readonly kind: 'returned' }
 
+/** How one ends that was there. */
+export type HandoffEnd = Extract<HandoffState['kind'], 'taken' | 'returned'>
+
 export type HandoffEvent =
   /** P computed the prompt. */
   | { readonly kind: 'answered'; readonly handoff: KvTransferParams | null }

@@ -29,8 +29,21 @@ export const routerLimits = {
    * one with `kv_transfer_params` is seen whole.
    */
   heldEventSizeBytesMax: protocolLimits.handoffSizeBytesMax + 1_048_576,
-  /** Handoffs being given back at once; beyond it one is left to the end of its lease. */
-  releasesInFlightMax: 256,
+  /**
+   * Handoffs being given back, with those that wait for another attempt: as many as requests that may have left
+   * one. Beyond it one is left to the end of its lease.
+   */
+  releasesOpenMax: 1_024,
+  /** Attempts at giving one back. */
+  releaseAttemptCountMax: 16,
+  /** Before the second attempt; doubled with each further one up to `releaseRetryMsMax`. */
+  releaseRetryMs: 100,
+  /** An engine that was restarted is soon seen to be up. */
+  releaseRetryMsMax: 2_000,
+  /** All attempts together: later there is little left to gain, since a lease ends by itself. */
+  releaseDeadlineMs: 15_000,
+  /** Connections to one engine for giving back: apart, so that no client's request waits behind. */
+  releaseConnectionsPerEngineMax: 8,
   /** Looks in a row that may be late before an engine that showed no other sign of life is down. */
   lateLookCountMax: 2,
   /** What a client is told to wait when no engine can take its request. */
@@ -85,6 +98,10 @@ export const defaultPollIntervals: PollIntervals = { upMs: 2_000, downMs: 100, d
 assert(
   routerLimits.connectionsPerEngineMax <= routerLimits.activeRequestCountMax,
   'more connections to an engine than requests that could use them',
+)
+assert(
+  routerLimits.releaseDeadlineMs < protocolLimits.leaseDurationMs,
+  'a handoff is still being given back when its lease has ended',
 )
 assert(
   defaultDeadlines.prefillAnswerMs + defaultDeadlines.decodeFirstByteMs < defaultDeadlines.totalMs,

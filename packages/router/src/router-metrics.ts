@@ -5,6 +5,7 @@
 import { connectorErrorCodes } from '@kvferry/connector-api'
 import { Counter, Gauge, Histogram, Registry } from '@kvferry/runtime'
 import type { Fleet } from './fleet.ts'
+import type { HandoffEnd } from './handoff-state.ts'
 import type { ReleaseOutcome } from './release-handoff.ts'
 import type { Leg, Outcome } from './router-error.ts'
 
@@ -18,7 +19,10 @@ export interface RouterMetrics {
   retry(leg: Leg): void
   paramsDropped(): void
   recomputed(): void
+  /** A handoff is a decode engine's, or on its way back (sequential dispatch). */
+  handoffEnded(end: HandoffEnd): void
   released(outcome: ReleaseOutcome): void
+  releaseRetried(): void
   streamStart(): void
   streamEnd(): void
 }
@@ -72,6 +76,17 @@ export function createRouterMetrics(fleet: Fleet): RouterMetrics {
     help: 'Requests whose prompt the decode engine had to compute because prefill gave no handoff',
     registers,
   })
+  const handoffs = new Counter({
+    name: 'kv_router_handoffs_total',
+    help: 'Handoffs of prefill engines that decode engines come second to, by whose they became',
+    labelNames: ['end'],
+    registers,
+  })
+  const releaseRetries = new Counter({
+    name: 'kv_router_release_retries_total',
+    help: 'Attempts at giving a handoff back that had failed and were repeated',
+    registers,
+  })
   const releases = new Counter({
     name: 'kv_router_releases_total',
     help: 'Handoffs that no decode engine took, by how giving them back ended',
@@ -109,7 +124,9 @@ export function createRouterMetrics(fleet: Fleet): RouterMetrics {
     retry: (leg) => retries.inc({ leg }),
     paramsDropped: () => dropped.inc(),
     recomputed: () => recomputed.inc(),
+    handoffEnded: (end) => handoffs.inc({ end }),
     released: (outcome) => releases.inc({ outcome }),
+    releaseRetried: () => releaseRetries.inc(),
     streamStart: () => streams.inc(),
     streamEnd: () => streams.dec(),
   }

@@ -24,6 +24,7 @@ class HandoffCare {
     const { scope, metrics, logger, releases } = this.#context
     const { state, effects } = stepHandoff(this.#state, event, scope.clock.now(), undefined)
     this.#state = state
+    if (state.kind === 'taken' || state.kind === 'returned') metrics.handoffEnded(state.kind)
     for (const effect of effects) {
       if (effect.kind === 'give-back') releases.release(this.#context, prefill, effect.handoff)
       else {

@@ -66,8 +66,8 @@ function betweenLegs(
     },
   } as unknown as Fleet
   const metrics = {
-    ...{ addedLatency() {}, recomputed() {}, retry() {}, upstreamError() {} },
-    released: onReleased,
+    ...{ addedLatency() {}, handoffEnded() {}, recomputed() {}, releaseRetried() {} },
+    ...{ retry() {}, upstreamError() {}, released: onReleased },
   } as unknown as RouterMetrics
   const request = parseCompletionRequest('/v1/completions', prompt)
   const random = createSystemRandom()
@@ -186,17 +186,17 @@ describe('a handoff is left alone', () => {
     const outcomes: string[] = []
     const { context, prefill } = betweenLegs(p, [d], (outcome) => outcomes.push(outcome))
     const releases = new HandoffReleases()
-    const max = routerLimits.releasesInFlightMax
+    const max = routerLimits.releasesOpenMax
     for (let count = 0; count < max; count++) releases.release(context, prefill.peer!, handoff)
     expect(outcomes).toEqual([])
     releases.release(context, prefill.peer!, handoff)
     expect(outcomes).toEqual(['dropped'])
     await d.kill()
-    await releases.settled()
+    await releases.end()
     expect(outcomes).toHaveLength(max + 1)
     releases.release(context, prefill.peer!, handoff)
     expect(outcomes).toHaveLength(max + 1)
-    await releases.settled()
+    await releases.end()
   })
 
   it('when a decode engine took it, streamed and not: no further call (RT-33)', async () => {
