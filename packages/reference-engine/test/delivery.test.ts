@@ -103,6 +103,20 @@ describe('an answer', () => {
     await expect.poll(() => lost).toEqual([1])
   })
 
+  it('that was read is not lost, although the next call is given up as soon as it is written', async () => {
+    const { lost, answers, url } = await serve(10)
+    const caller = callOn(url)
+    caller.socket.resume()
+    caller.send('{}')
+    await asked(answers, 1)
+    answers[0]!()
+    await expect.poll(() => caller.received()).toMatch(/x{10}$/)
+    caller.send('{}')
+    caller.socket.resetAndDestroy()
+    await expect.poll(() => lost).toEqual([1])
+    expect(answers).toHaveLength(2)
+  })
+
   it('that was read is not lost when its caller closes', async () => {
     const { lost, answers, url } = await serve(10)
     const [caller, control] = [callOn(url), callOn(url)]

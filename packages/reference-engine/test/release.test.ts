@@ -68,6 +68,22 @@ describe('a released handoff', () => {
   })
 })
 
+it('a ticket (xavier) that nobody will use is released, and so are the prefill engine’s blocks', async () => {
+  const giving = await startPair({ connector: 'xavier' })
+  try {
+    const held = async () => (await statsOf(giving.prefill)).blocks.leased
+    const params = await prefillOf(giving, 'x'.repeat(100))
+    expect(await held()).toBe(7)
+    const answer = await release(giving.decode.url, { kv_transfer_params: params })
+    expect(answer.status).toBe(202)
+    await expect.poll(held).toBe(0)
+    const { connectorCounters } = await statsOf(giving.prefill)
+    expect(connectorCounters).toMatchObject({ ticketsFinished: 1, leasesExpired: 0 })
+  } finally {
+    await giving.close()
+  }
+})
+
 describe('a transfer (push) that no decode engine took on', () => {
   it('is released under its id, and so are the prefill engine’s blocks, long before its lease ends', async () => {
     const pushing = await startPair({ connector: 'push' })
@@ -109,6 +125,12 @@ describe('what is no handoff', () => {
       'a prompt of no form',
       { kv_transfer_params: { remote_num_tokens: 1, remote_prompt_digest: 'ab' } },
       '64 hexadecimal',
+    ],
+    ['a ticket alone', { kv_transfer_params: { remote_ticket: 'ab' } }, 'remote_num_tokens'],
+    [
+      'an empty ticket',
+      { kv_transfer_params: { remote_num_tokens: 1, remote_ticket: '' } },
+      'remote_ticket',
     ],
     ['a length beyond any', { kv_transfer_params: { remote_num_tokens: 1e9 } }, 'at most'],
     [

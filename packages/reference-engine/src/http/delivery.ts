@@ -1,7 +1,7 @@
 /**
  * Whether an answer reached its caller, as far as TCP says: a connection that closed before all of it was
  * written, or was reset after it, took it nowhere. What a proxy took and lost is not seen from here, nor what a
- * caller read and had no time to use.
+ * caller read and had no time to use; nor, of one that closes in order as its answer is written, whether it read it.
  */
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
