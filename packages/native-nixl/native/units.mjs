@@ -46,13 +46,18 @@ export function runCompiler(command, args) {
   })
 }
 
-/** Runs `work` over `items`, `width` at a time. */
+/**
+ * Runs `work` over `items`, `width` at a time. Rejects with the first failure once nothing runs any more: what is still being
+ * written may be asked for again then.
+ */
 async function inParallel(items, width, work) {
   const queue = [...items]
   const runner = async () => {
     for (let item = queue.shift(); item !== undefined; item = queue.shift()) await work(item)
   }
-  await Promise.all(Array.from({ length: width }, runner))
+  const ends = await Promise.allSettled(Array.from({ length: width }, runner))
+  const failed = ends.find(({ status }) => status === 'rejected')
+  if (failed !== undefined) throw failed.reason
 }
 
 /** Hash of what a unit's object was made from; null when that isn't known, or a file is gone. */
