@@ -20,7 +20,12 @@ function tableWith(retain: TicketTableOptions['retain']): TicketTable {
     ...{ protocol: 'xavier', counters: createCounters(), options: parseXavierOptions({}), retain },
     publish: null,
     components: { clock, config: {}, metrics: { add() {}, set() {} } } as never,
-    ...{ cache: { caches: { regions: [] } } as never, transferDeadlineMs: 1, onChange() {}, onWriteEnd() {} },
+    ...{
+      cache: { caches: { regions: [] } } as never,
+      transferDeadlineMs: 1,
+      onChange() {},
+      onWriteEnd() {},
+    },
   })
   table.announce(requestId, 'ticket')
   // Of its 8 tokens history keeps 7: both blocks, the second one partly.
