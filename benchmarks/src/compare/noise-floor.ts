@@ -63,7 +63,7 @@ const joined = (sets: readonly Observations[]): Observations =>
   )
 
 /** Index sets of half of `count`, an even number, all with 0: each parting once. */
-function halves(count: number): number[][] {
+function partings(count: number): number[][] {
   const grow = (chosen: number[], next: number): number[][] => {
     if (chosen.length === count / 2) return [chosen]
     if (next === count) return []
@@ -81,7 +81,7 @@ export function compareTrials(
   shown: readonly number[] = percents,
 ): Record<string, NoiseMetric> {
   const worst: Record<string, NoiseMetric> = {}
-  for (const half of halves(trials.length)) {
+  for (const half of partings(trials.length)) {
     const [a, b] = [true, false].map((wanted) =>
       joined(trials.filter((_, i) => half.includes(i) === wanted)),
     ) as [Observations, Observations]
