@@ -257,6 +257,7 @@ void AgentThread::takeDown() {
     region->list.reset();
   }
   notifications_.reset();
+  choices_.clear();
   backends_.clear();
   agent_.reset();
   // Only now: until the agent is gone, the library may hold on to the pages.

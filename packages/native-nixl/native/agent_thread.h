@@ -55,6 +55,13 @@ class AgentThread final : private SlabHost {
   void complete(Ticket ticket, Result result, uint64_t handle = 0);
   void takeNotifications();
 
+  // agent_thread_backends.cc
+  Result startBackends();
+  Result startBackend(const std::string& name);
+  /** By the first backend of the list that both ends have and that takes the memory. */
+  Result createTransfer(int operation, NixlHandle local, NixlHandle remote, const Peer& peer,
+                        NixlHandle* request);
+
   // agent_thread_transfers.cc
   void postOrHold(std::unique_ptr<Transfer> transfer);
   void postHeld();
@@ -112,6 +119,8 @@ class AgentThread final : private SlabHost {
   // Destruction is from the bottom up: options and maps, then backends, then the agent.
   NixlAgentHandle agent_;
   std::vector<NixlBackend> backends_;
+  /** Of several backends one each, in the order of the list; empty when there is nothing to choose. */
+  std::vector<NixlOptions> choices_;
   NixlNotificationMap notifications_;
 
   /** Every peer that the library knows, by name; also removed ones with open transfers. */

@@ -6,7 +6,6 @@
 #include "agent_thread.h"
 #include "cuda_device.h"
 #include "metadata_name.h"
-#include "plugin_load.h"
 
 namespace kvferry {
 namespace {
@@ -43,26 +42,8 @@ Result AgentThread::start() {
   int status = api().create_configured_agent(core_->config.name.c_str(), &config, &handle);
   if (status != kNixlSuccess) return Result::nixlFailure("create_configured_agent", status);
   agent_ = NixlAgentHandle(api(), handle);
-  for (const std::string& name : core_->config.backends) {
-    if (api().create_params(&handle) != kNixlSuccess) {
-      return Result::nixlFailure("create_params", kNixlBackend);
-    }
-    const NixlParams params(api(), handle);
-    // What it does by itself, said aloud: with the other mode, a WRITE to a dead peer's GPU goes on
-    // answering success.
-    if (name == "UCX") {
-      const int added = api().params_add(params.get(), "ucx_error_handling_mode", "peer");
-      if (added != kNixlSuccess) return Result::nixlFailure("params_add", added);
-    }
-    status = api().create_backend(agent_.get(), name.c_str(), params.get(), &handle);
-    if (status != kNixlSuccess) {
-      const std::string problem = pluginLoadProblem(api().path, name);
-      if (problem.empty()) return Result::nixlFailure("create_backend", status, name);
-      return Result::failure(Status::kUnavailable, "plugin",
-                             "the plugin " + name + " doesn't load: " + problem);
-    }
-    backends_.emplace_back(api(), handle);
-  }
+  Result backed = startBackends();
+  if (!backed.ok()) return backed;
   status = api().create_notif_map(&handle);
   if (status != kNixlSuccess) return Result::nixlFailure("create_notif_map", status);
   notifications_ = NixlNotificationMap(api(), handle);

@@ -46,9 +46,9 @@ Result AgentThread::makeRequest(bool isRead, const Peer& peer, const SlabSpan& s
     status = api().xfer_dlist_add_desc(to.get(), span.remote, span.bytes, span.there.device);
   }
   if (status != kNixlSuccess) return Result::nixlFailure("xfer_dlist_add_desc", status);
-  status = api().create_xfer_req(agent_.get(), isRead ? kNixlRead : kNixlWrite, from.get(), to.get(),
-                                 peer.name.c_str(), &handle, nullptr);
-  if (status != kNixlSuccess) return Result::nixlFailure("create_xfer_req", status);
+  Result created =
+      createTransfer(isRead ? kNixlRead : kNixlWrite, from.get(), to.get(), peer, &handle);
+  if (!created.ok()) return created;
   *request = TransferRequest(api(), agent_.get(), handle);
   return Result::success();
 }

@@ -98,9 +98,8 @@ Result AgentThread::createRequest(Transfer& transfer) {
     if (status != kNixlSuccess) return Result::nixlFailure("xfer_dlist_add_desc", status);
   }
   const int operation = transfer.direction == Direction::kRead ? kNixlRead : kNixlWrite;
-  const int status = api().create_xfer_req(agent_.get(), operation, local.get(), remote.get(),
-                                           transfer.peer->name.c_str(), &handle, nullptr);
-  if (status != kNixlSuccess) return Result::nixlFailure("create_xfer_req", status);
+  Result created = createTransfer(operation, local.get(), remote.get(), *transfer.peer, &handle);
+  if (!created.ok()) return created;
   transfer.request = TransferRequest(api(), agent_.get(), handle);
   return Result::success();
 }

@@ -62,6 +62,7 @@ inline constexpr int kNixlWrite = 1;
   X(int, destroy_params, (NixlHandle))                                                       \
   X(int, create_opt_args, (NixlHandle*))                                                     \
   X(int, destroy_opt_args, (NixlHandle))                                                     \
+  X(int, opt_args_add_backend, (NixlHandle, NixlHandle))                                     \
   X(int, opt_args_set_notif_msg, (NixlHandle, const void*, size_t))                          \
   X(int, opt_args_set_has_notif, (NixlHandle, bool))                                         \
   X(int, register_mem, (NixlHandle, NixlHandle, NixlHandle))                                 \

@@ -23,7 +23,10 @@ export interface CreateNixlAgentOptions {
   readonly name: string
   /** Default: KVFERRY_NIXL_LIBRARY, then KVFERRY_NIXL_DIR, then where `kvferry-nixl install` puts it. */
   readonly libraryPath?: string | null
-  /** Names of NIXL plugins, whichever the library has (LIBFABRIC, …). Default: UCX. */
+  /**
+   * Names of NIXL plugins, whichever the library has (LIBFABRIC, …). Of several, a transfer takes the first that
+   * the peer has too. Default: UCX.
+   */
   readonly backends?: readonly string[]
   /**
    * Variables for UCX and NIXL, for example `UCX_TLS`. Set where the process doesn't have them yet, by

@@ -58,11 +58,20 @@ bool takeNumber(const std::string& blob, size_t* at, const char* tag, uint64_t* 
 
 constexpr char kStart[] = "nixlSerDes|";
 
+constexpr const char* kBackends[] = {"UCX", "LIBFABRIC"};
+
+bool hasBackend(const std::vector<std::string>& all, const std::string& name) {
+  return std::find(all.begin(), all.end(), name) != all.end();
+}
+
 std::string encode(const Agent& agent) {
   std::string blob = kStart;
   putField(blob, "Agent", agent.name);
   putField(blob, "Pid", number(static_cast<uint64_t>(getpid())));
   putField(blob, "Incarnation", number(agent.incarnation));
+  std::string backends;
+  for (const std::string& name : agent.backends) backends += name + ',';
+  putField(blob, "Backends", backends);
   std::string regions;
   for (const Range& range : agent.regions) {
     putNumber(regions, range.address);
@@ -77,13 +86,18 @@ std::shared_ptr<Remote> decode(const std::string& blob) {
   if (blob.rfind(kStart, 0) != 0) return nullptr;
   size_t at = sizeof kStart - 1;
   uint64_t pid = 0;
+  std::string backends;
   std::string regions;
   const bool isWhole = takeField(blob, &at, "Agent", &remote->name) &&
                        takeNumber(blob, &at, "Pid", &pid) &&
                        takeNumber(blob, &at, "Incarnation", &remote->incarnation) &&
+                       takeField(blob, &at, "Backends", &backends) &&
                        takeField(blob, &at, "Regions", &regions) && regions.size() % 16 == 0;
   if (!isWhole) return nullptr;
   remote->pid = static_cast<pid_t>(pid);
+  for (size_t from = 0, end; (end = backends.find(',', from)) != std::string::npos; from = end + 1) {
+    remote->backends.push_back(backends.substr(from, end - from));
+  }
   for (size_t i = 0; i < regions.size(); i += 16) {
     Range range;
     std::memcpy(&range.address, regions.data() + i, 8);
@@ -116,7 +130,10 @@ FAKE_EXPORT int nixl_capi_create_configured_agent(const char* name, const void* 
 
 FAKE_EXPORT int nixl_capi_destroy_agent(void* handle) {
   const Lock lock(mutex());
-  removeAgent(agentOf(handle));
+  // As the real one, it takes back by itself what it was told of.
+  const auto agent = agentOf(handle);
+  count("live_remotes", -static_cast<int64_t>(agent->remotes.size()));
+  removeAgent(agent);
   delete static_cast<AgentBox*>(handle);
   count("live_agents", -1);
   return kSuccess;
@@ -141,14 +158,21 @@ FAKE_EXPORT int nixl_capi_destroy_params(void* params) {
   return kSuccess;
 }
 
-FAKE_EXPORT int nixl_capi_create_backend(void* handle, const char* type, void*, void** backend) {
+FAKE_EXPORT int nixl_capi_create_backend(void* handle, const char* type, void* params,
+                                         void** backend) {
   if (type == nullptr) return kInvalidParameter;
   const Lock lock(mutex());
   const auto& agent = agentOf(handle);
-  const bool isKnown = std::strcmp(type, "UCX") == 0;
-  const bool isTaken = !agent->backends.empty();
-  if (!isKnown || isTaken || takeKnob("fail_backend")) return kBackend;
-  agent->backends.emplace_back(type);
+  const std::string name = type;
+  const auto known = std::find(std::begin(kBackends), std::end(kBackends), name);
+  const bool isKnown = known != std::end(kBackends);
+  if (!isKnown || hasBackend(agent->backends, name)) return kBackend;
+  if (takeKnob("fail_backend") || takeKnob("fail_backend." + name)) return kBackend;
+  agent->backends.push_back(name);
+  count("created." + name);
+  for (const auto& [key, value] : *static_cast<std::map<std::string, std::string>*>(params)) {
+    count("parameter." + name + '.' + key + '.' + value);
+  }
   *backend = new std::string(type);
   return kSuccess;
 }
@@ -186,6 +210,7 @@ FAKE_EXPORT int nixl_capi_register_mem(void* handle, void* list, void*) {
   for (const Range& range : *static_cast<std::vector<Range>*>(list)) {
     agent->regions.push_back(range);
     count("registered");
+    for (const std::string& name : agent->backends) count("registrations." + name);
   }
   return kSuccess;
 }
@@ -223,6 +248,10 @@ FAKE_EXPORT int nixl_capi_load_remote_md(void* handle, const void* bytes, size_t
   if (takeKnob("fail_load")) return kBackend;
   auto remote = decode(std::string(static_cast<const char*>(bytes), size));
   if (remote == nullptr || remote->name == agent->name) return kInvalidParameter;
+  const bool isReachable =
+      std::any_of(remote->backends.begin(), remote->backends.end(),
+                  [&](const std::string& each) { return hasBackend(agent->backends, each); });
+  if (!isReachable) return kBackend;
   const auto known = agent->remotes.find(remote->name);
   const bool isOther =
       known != agent->remotes.end() && known->second->incarnation != remote->incarnation;
@@ -232,13 +261,16 @@ FAKE_EXPORT int nixl_capi_load_remote_md(void* handle, const void* bytes, size_t
     known->second->regions = remote->regions;
   } else {
     agent->remotes[remote->name] = std::move(remote);
+    count("live_remotes");
   }
   return kSuccess;
 }
 
 FAKE_EXPORT int nixl_capi_invalidate_remote_md(void* handle, const char* name) {
   const Lock lock(mutex());
-  return agentOf(handle)->remotes.erase(name) > 0 ? kSuccess : kNotFound;
+  if (agentOf(handle)->remotes.erase(name) == 0) return kNotFound;
+  count("live_remotes", -1);
+  return kSuccess;
 }
 
 FAKE_EXPORT int nixl_capi_agent_make_connection(void* handle, const char* name, void*) {

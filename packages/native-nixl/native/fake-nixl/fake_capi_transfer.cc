@@ -1,6 +1,7 @@
 // The fake's C functions: transfers and notifications. Also the traps of the real ones: a post that
 // copies before it returns, a release that is no cancel, a status after release that ends the
 // process.
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -33,6 +34,20 @@ bool isInside(const std::vector<Range>& regions, const Range& range) {
   return false;
 }
 
+/**
+ * The backend of a transfer; empty: none. Without the caller's choice not the first that was made: the real
+ * one goes by the addresses of its engines.
+ */
+std::string backendOf(const Agent& agent, const Remote& remote, const Options* options) {
+  const bool hasChoice = options != nullptr && !options->backends.empty();
+  std::string chosen;
+  for (const std::string& name : hasChoice ? options->backends : agent.backends) {
+    const auto& there = remote.backends;
+    if (std::find(there.begin(), there.end(), name) != there.end()) chosen = name;
+  }
+  return chosen;
+}
+
 bool isRemoteKnown(const Request& request) {
   const auto found = request.agent->remotes.find(request.peer);
   return found != request.agent->remotes.end() && found->second == request.remote;
@@ -60,30 +75,6 @@ std::shared_ptr<Copy> makeCopy(const Request& request) {
 
 }  // namespace
 
-FAKE_EXPORT int nixl_capi_create_opt_args(void** options) {
-  const Lock lock(mutex());
-  *options = new Options;
-  count("live_options");
-  return kSuccess;
-}
-
-FAKE_EXPORT int nixl_capi_destroy_opt_args(void* options) {
-  const Lock lock(mutex());
-  delete static_cast<Options*>(options);
-  count("live_options", -1);
-  return kSuccess;
-}
-
-FAKE_EXPORT int nixl_capi_opt_args_set_notif_msg(void* options, const void* bytes, size_t size) {
-  static_cast<Options*>(options)->notification.assign(static_cast<const char*>(bytes), size);
-  return kSuccess;
-}
-
-FAKE_EXPORT int nixl_capi_opt_args_set_has_notif(void* options, bool isSet) {
-  static_cast<Options*>(options)->hasNotification = isSet;
-  return kSuccess;
-}
-
 FAKE_EXPORT int nixl_capi_create_xfer_dlist(int, void** list) {
   const Lock lock(mutex());
   *list = new std::vector<Range>;
@@ -106,7 +97,7 @@ FAKE_EXPORT int nixl_capi_xfer_dlist_add_desc(void* list, uintptr_t address, siz
 
 FAKE_EXPORT int nixl_capi_create_xfer_req(void* handle, int operation, void* localList,
                                           void* remoteList, const char* peer, void** request,
-                                          void*) {
+                                          void* options) {
   const Lock lock(mutex());
   const auto& agent = agentOf(handle);
   const auto& local = *static_cast<std::vector<Range>*>(localList);
@@ -115,6 +106,8 @@ FAKE_EXPORT int nixl_capi_create_xfer_req(void* handle, int operation, void* loc
   if (takeKnob("fail_create") || known == agent->remotes.end()) return kBackend;
   if (local.empty() || local.size() != remote.size()) return kBackend;
   auto made = std::make_unique<Request>();
+  made->backend = backendOf(*agent, *known->second, static_cast<Options*>(options));
+  if (made->backend.empty()) return kBackend;
   for (size_t i = 0; i < local.size(); i++) {
     if (local[i].bytes != remote[i].bytes) return kBackend;
     if (!isInside(agent->regions, local[i]) || !isInside(known->second->regions, remote[i])) {
@@ -147,6 +140,8 @@ FAKE_EXPORT int nixl_capi_post_xfer_req(void* handle, void* requestHandle, void*
   if (request.isReleased) return kInvalidParameter;
   if (request.copy != nullptr && request.copy->status == kInProgress) return kBackend;
   if (!isRemoteKnown(request)) return kNotFound;
+  count("posts." + request.backend);
+  if (takeKnob("fail_post." + request.backend)) return kBackend;
   if (takeKnob("fail_post") || !isAlive(*request.remote)) return kBackend;
   if (options != nullptr) {
     request.hasNotification = static_cast<Options*>(options)->hasNotification;

@@ -7,12 +7,18 @@
 //   next n posts never end (until complete_all is set) complete_all        ends what never ends
 //   fail_init, fail_backend, fail_register, fail_deregister, fail_load, fail_connect, fail_create,
 //   fail_post, fail_status, fail_notify, fail_poll      the next n calls answer BACKEND
+//   fail_backend.NAME, fail_post.NAME      the same of one backend (UCX, LIBFABRIC)
 //   drop_notifications  the next n notifications get lost
 //   drop_transfer_notifications  the next n of those that follow a transfer
-// Counters: live_agents, live_lists, live_requests, live_options, live_maps, live_params, copies,
-//   copies_after_release, posts, polls, descriptors, registered, connections.
+// Counters: live_agents, live_lists, live_requests, live_options, live_maps, live_params, live_remotes,
+//   copies, copies_after_release, posts, polls, descriptors, registered, connections; of each backend
+//   created.NAME, registrations.NAME, posts.NAME, parameter.NAME.KEY.VALUE; most.COUNTER of what lives and of
+//   what is registered. KVFERRY_FAKE_NIXL_COUNTERS names a file that gets them all as `name value` when the
+//   process ends.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <sstream>
 
 #include "fake_state.h"
@@ -71,7 +77,24 @@ bool takeKnob(const std::string& name) {
   return true;
 }
 
-void count(const std::string& name, int64_t by) { values().counters[name] += by; }
+void count(const std::string& name, int64_t by) {
+  auto& counters = values().counters;
+  const int64_t now = counters[name] += by;
+  const bool isOfLiving = name.rfind("live_", 0) == 0 || name == "registered";
+  if (isOfLiving) counters["most." + name] = std::max(counters["most." + name], now);
+}
+
+namespace {
+
+__attribute__((destructor)) void writeCounters() {
+  const char* path = std::getenv("KVFERRY_FAKE_NIXL_COUNTERS");
+  if (path == nullptr) return;
+  std::ofstream file(path);
+  std::lock_guard<std::mutex> lock(mutex());
+  for (const auto& [name, value] : values().counters) file << name << ' ' << value << '\n';
+}
+
+}  // namespace
 
 }  // namespace fakenixl
 

@@ -40,6 +40,7 @@ struct Remote {
   std::string name;
   pid_t pid = 0;
   uint64_t incarnation = 0;
+  std::vector<std::string> backends;
   std::vector<Range> regions;
 };
 
@@ -91,6 +92,7 @@ struct Request {
   std::shared_ptr<Agent> agent;
   std::string peer;
   std::shared_ptr<Remote> remote;
+  std::string backend;
   bool isRead = false;
   std::vector<Piece> pieces;
   bool hasNotification = false;
@@ -100,6 +102,8 @@ struct Request {
 };
 
 struct Options {
+  /** The caller's choice; empty: the library's. */
+  std::vector<std::string> backends;
   bool hasNotification = false;
   std::string notification;
 };
@@ -117,7 +121,7 @@ std::mutex& mutex();
 int64_t knob(const std::string& name);
 /** True, and one less, if the knob counts something down. Needs the lock. */
 bool takeKnob(const std::string& name);
-/** Changes a counter that tests read. Needs the lock. */
+/** Changes a counter that tests read; of what lives, also the most that lived at once. Needs the lock. */
 void count(const std::string& name, int64_t by = 1);
 
 // --- fake_network.cc; all need the lock ---

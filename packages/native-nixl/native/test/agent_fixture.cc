@@ -61,9 +61,10 @@ uint64_t TestSink::total() const {
   return total_;
 }
 
-TestAgent::TestAgent(const std::string& name, SlabConfig slabs) {
+TestAgent::TestAgent(const std::string& name, SlabConfig slabs, std::vector<std::string> backends) {
   Ticket ticket = 0;
-  REQUIRE(Agent::create({name, fakeApi(), {"UCX"}, slabs, nullptr}, sink, &agent_, &ticket).ok());
+  AgentConfig config{name, fakeApi(), std::move(backends), slabs, nullptr};
+  REQUIRE(Agent::create(std::move(config), sink, &agent_, &ticket).ok());
   ready = await(ticket);
 }
 
@@ -179,8 +180,9 @@ uint64_t table(TestAgent& agent, uint64_t region, uint64_t regions, uint64_t blo
   return handle;
 }
 
-Pair::Pair(const std::string& prefix, SlabConfig slabsOfA, SlabConfig slabsOfB)
-    : a(prefix + "-a", slabsOfA), b(prefix + "-b", slabsOfB) {
+Pair::Pair(const std::string& prefix, SlabConfig slabsOfA, SlabConfig slabsOfB,
+           const std::vector<std::string>& backendsOfA, const std::vector<std::string>& backendsOfB)
+    : a(prefix + "-a", slabsOfA, backendsOfA), b(prefix + "-b", slabsOfB, backendsOfB) {
   regionA = a.registerRegion(memoryA, 0, kBytes);
   regionB = b.registerRegion(memoryB, 0, kBytes);
   tableA = table(a, regionA, 2, kBlockBytes, kBlocks);

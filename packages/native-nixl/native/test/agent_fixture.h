@@ -47,7 +47,8 @@ class TestSink final : public CompletionSink {
 /** An agent, and everything that came out of it. */
 class TestAgent {
  public:
-  explicit TestAgent(const std::string& name, SlabConfig slabs = {});
+  explicit TestAgent(const std::string& name, SlabConfig slabs = {},
+                     std::vector<std::string> backends = {"UCX"});
   Agent* operator->() const { return agent_.get(); }
   Agent& get() const { return *agent_; }
 
@@ -84,7 +85,9 @@ struct Pair {
   static constexpr uint64_t kBlocks = 16;
   static constexpr uint64_t kBytes = 2 * kBlockBytes * kBlocks;
 
-  explicit Pair(const std::string& prefix, SlabConfig slabsOfA = {}, SlabConfig slabsOfB = {});
+  explicit Pair(const std::string& prefix, SlabConfig slabsOfA = {}, SlabConfig slabsOfB = {},
+                const std::vector<std::string>& backendsOfA = {"UCX"},
+                const std::vector<std::string>& backendsOfB = {"UCX"});
 
   TestAgent a;
   TestAgent b;
