@@ -7,6 +7,7 @@ import { execFileSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { buildGpuPrograms, gpuPrograms } from './gpu-programs.mjs'
 import { copyInstalled } from './installed-tree.mjs'
 import { root, runMain, setup, SetupError } from './setup.mjs'
@@ -29,10 +30,13 @@ usage: bash run.sh [COMMAND [ARGUMENTS]]
   suite    what must hold on GPUs (default); parts of names to run alone
   rates    kernels, tier copies and transfers, measured: [MiB in all] [path]
   brief    in two minutes: fences by CUDA events, emulated descriptors, doctor --rates
+  bars     in eight minutes: what is claimed of GPUs, each against its bar, and the engine against real vLLM: [devices]
+  serving  in eight minutes: push beside inline pull at real sizes, and the hot set of documents: [devices]
   doctor, info    as kvferry-nixl's
   engine, router  kvferry-engine, kvferry-router
-  compare, reuse, load, sweep, micro, trace    as kvferry-bench's
-With OUT set, rates and brief write their figures there. KVFERRY_GPU_WORK: where to unpack, and find it unpacked.
+  compare, reuse, load, sweep, gpus, micro, trace    as kvferry-bench's
+Devices: P's and D's, by default cuda:0,cuda:1; cuda:0,cuda:0 for one GPU, where nothing of a link is judged.
+With OUT set, rates, brief, bars and serving write their figures there. KVFERRY_GPU_WORK: where to unpack, and find it unpacked.
 EOF
   exit 0
 fi
@@ -43,13 +47,36 @@ if [ ! -e "$work/.unpacked" ]; then
   touch "$work/.unpacked"
 fi
 export KVFERRY_NIXL_DIR="$work/nixl" KVFERRY_GPU_WORK="$work" KVFERRY_COMMIT="${commit}"
+export KVFERRY_BARE_LOOP="$work/benchmarks/bare_loop"
 node="$work/bin/node"
+out="\${OUT:-$work}"
+bench() { "$node" "$work/benchmarks/bin/kvferry-bench.mjs" "$@"; }
 case "$program" in
   suite | rates) exec "$node" "$work/packages/native-nixl/build/gpu-$program.mjs" "$@" ;;
   brief)
     status=0
     "$node" "$work/packages/native-nixl/build/gpu-suite.mjs" "a fence by" "event of ours" emulation || status=1
     "$node" "$work/packages/native-nixl/bin/kvferry-nixl.mjs" doctor --rates --json "\${OUT:-$work}/doctor-rates.json" || status=1
+    exit "$status"
+    ;;
+  bars)
+    devices="\${1:-cuda:0,cuda:1}"
+    status=0
+    bench gpus --devices "$devices" --json "$out/gpu-bars.json" || status=1
+    bench sweep --preset vllm-load --devices "$devices" --results-dir "$work/vllm-load" --json "$out/gpu-vllm-load.json" \\
+      --connectors pull:posting=inline:path=descriptors,push:path=descriptors,pull:posting=inline:path=auto,push:path=auto || status=1
+    exit "$status"
+    ;;
+  serving)
+    devices="\${1:-cuda:0,cuda:1}"
+    status=0
+    bench sweep --preset push-text --kv-scale 1 --block-order scattered --devices "$devices" --input-lens 4k,16k --qps 8 --requests 60 \\
+      --results-dir "$work/push-text" --json "$out/gpu-push-text.json" \\
+      --connectors pull:posting=inline:path=descriptors,push:path=descriptors,pull:posting=inline:path=auto,push:path=auto || status=1
+    bench reuse --working-set hot --devices "$devices" --json "$work/reuse-hot.json" || status=1
+    # Without single observations, small enough to be kept.
+    "$node" -e 'const fs = require("fs"); const whole = JSON.parse(fs.readFileSync(process.argv[1])); fs.writeFileSync(process.argv[2], JSON.stringify(whole, (key, value) => (key === "samples" ? undefined : value), 1))' \\
+      "$work/reuse-hot.json" "$out/gpu-reuse-hot.json" || status=1
     exit "$status"
     ;;
   doctor | info) exec "$node" "$work/packages/native-nixl/bin/kvferry-nixl.mjs" "$program" "$@" ;;
@@ -81,11 +108,13 @@ function packRuntime(nixl) {
   })
 }
 
-function packPrograms(programs) {
+function packPrograms(programs, bareLoop) {
   const addon = 'packages/native-nixl/build/Release/kvferry_nixl.node'
   pack('programs', (tree) => {
     copyInstalled({ root, folder: join(root, 'benchmarks'), target: tree })
     cpSync(join(root, addon), join(tree, addon))
+    // There, nobody compiles the baseline.
+    cpSync(bareLoop, join(tree, 'benchmarks/bare_loop'))
     for (const name of gpuPrograms) {
       const file = `${name}.mjs`
       cpSync(join(programs, file), join(tree, 'packages/native-nixl/build', file))
@@ -115,7 +144,10 @@ await runMain(async () => {
   const madeFrom = statSync(join(nixl, 'kvferry-manifest.json'), { throwIfNoEntry: false })
   if (!existsSync(runtime) || (madeFrom?.mtimeMs ?? 0) > statSync(runtime).mtimeMs)
     packRuntime(nixl)
-  packPrograms(programs)
+  const { buildBareLoop } = await import(
+    pathToFileURL(join(root, 'benchmarks/native/build.mjs')).href
+  )
+  packPrograms(programs, buildBareLoop())
   writeFileSync(join(target, 'run.sh'), runScript(commitOf()))
   const sizeBytes = statSync(runtime).size + statSync(join(target, 'programs.tar.xz')).size
   if (sizeBytes > sizeBytesMax) {

@@ -5,6 +5,7 @@ import { Command, CommanderError } from 'commander'
 import { ConnectorError } from '@kvferry/connector-api'
 import { describeUsage } from '@kvferry/runtime'
 import { addCompareCommand } from './commands/compare-command.ts'
+import { addGpusCommand } from './commands/gpus-command.ts'
 import { addLoadCommand } from './commands/load-command.ts'
 import { addMicroCommand } from './commands/micro-command.ts'
 import { addReportCommand } from './commands/report-command.ts'
@@ -39,6 +40,7 @@ function createProgram(io: CommandIo, finish: (exitCode: number) => void): Comma
   addLoadCommand(program, io, finish)
   addReportCommand(program, io, finish)
   addMicroCommand(program, io, finish)
+  addGpusCommand(program, io, finish)
   addTraceCommand(program, io, finish)
   return program
 }

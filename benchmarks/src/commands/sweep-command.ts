@@ -8,6 +8,7 @@ import type { Command } from 'commander'
 import { createSystemClock } from '@kvferry/runtime'
 import { resolveAgent, type ChosenAgent } from '../compare/agent-choice.ts'
 import { headline } from '../compare/table.ts'
+import { missedTexts } from '../experiments/bar.ts'
 import { readEnvironment } from '../lib/environment.ts'
 import { omit } from '../lib/omit.ts'
 import { createProgress } from '../lib/progress.ts'
@@ -16,9 +17,11 @@ import type { CommandIo } from '../main.ts'
 import type { SweepConditions } from '../sweep/conditions.ts'
 import { assertContinuable } from '../sweep/continuation.ts'
 import { findPointFiles } from '../sweep/point-file.ts'
+import { requestsAt } from '../sweep/presets.ts'
 import { runSweep, type SweepOutcome, type SweepTarget } from '../sweep/run-sweep.ts'
 import { renderSummary, summaryOf } from '../sweep/summary.ts'
 import { urlCluster } from '../sweep/url-cluster.ts'
+import { judgeReality } from '../sweep/real-vllm.ts'
 import { judgeSweep } from '../sweep/verdict.ts'
 import { UsageError } from '../usage-error.ts'
 import { assertModel } from './engine-flags.ts'
@@ -32,7 +35,7 @@ Examples:
   $ kvferry-bench sweep --url push=http://127.0.0.1:8000 --qps 1,2 --input-lens 1k,2k
 
 A second call with the same flags makes what is missing. Exit code: 0 all checks passed (points outside the
-overrun guard are marked only), 1 a check failed or a run could not be made, 2 wrong usage.`
+overrun guard are marked only), 1 a check failed, a bar was missed or a run could not be made, 2 wrong usage.`
 
 async function targetsOf(request: SweepRequest): Promise<SweepTarget[]> {
   const configurations = request.connectors.length > 0 ? await configurationsOf(request) : []
@@ -102,9 +105,12 @@ function makeDirectory(flag: string, path: string): void {
 
 /** The least that it can take: the arrivals alone. */
 function announce(request: SweepRequest, targetCount: number): string {
-  const { grid, iterations, requestCount } = request.preset
+  const { grid, iterations } = request.preset
   const rounds = grid.inputTokens.length * grid.outputTokens.length * iterations * targetCount
-  const seconds = grid.qps.reduce((sum, qps) => sum + (requestCount * rounds) / qps, 0)
+  const seconds = grid.qps.reduce(
+    (sum, qps) => sum + (requestsAt(request.preset, { qps }) * rounds) / qps,
+    0,
+  )
   const runs = rounds * grid.qps.length
   return `${runs} runs, at least ${Math.ceil(seconds / 60)} min if none is there yet`
 }
@@ -115,15 +121,18 @@ async function report(
   io: CommandIo,
 ): Promise<number> {
   const verdict = judgeSweep(outcome.files, outcome.failures)
-  const summary = summaryOf(request.resultsDirectory, outcome.files, verdict)
+  const bars = request.preset.name === 'vllm-load' ? judgeReality(outcome.files) : []
+  const summary = summaryOf(request.resultsDirectory, outcome.files, verdict, bars)
   if (request.html !== null && outcome.files.length > 0) {
     const { toReportPoints, writeSweepReport } = await import('../report/sweep-report.ts')
     writeSweepReport(request.html, toReportPoints(outcome.files), verdict)
   }
   if (request.json !== null) writeResult(request.json, summary, io.stdout)
   if (request.json !== '-') io.stdout.write(renderSummary(summary))
-  else for (const text of verdict.failures) io.stderr.write(`kvferry-bench: ${text}\n`)
-  return verdict.ok ? 0 : 1
+  else
+    for (const text of [...verdict.failures, ...missedTexts(bars)])
+      io.stderr.write(`kvferry-bench: ${text}\n`)
+  return verdict.ok && missedTexts(bars).length === 0 ? 0 : 1
 }
 
 async function sweep(flags: SweepFlags, io: CommandIo): Promise<number> {
@@ -178,7 +187,11 @@ export function addSweepCommand(
     .description('measure a grid of rates and lengths; one file a point, as `vllm bench serve` has')
     .option('--connectors <list>', 'NAME or NAME:key=value, with commas (default pull,push)')
     .option('--url <label=url>', 'a server that is there already; repeatable', collect, [])
-    .option('--preset <name>', 'quick, or push-text: the published grid', 'quick')
+    .option(
+      '--preset <name>',
+      'quick, push-text: the published grid, or vllm-load: what real vLLM was measured with',
+      'quick',
+    )
     .option('--results-dir <dir>', 'where the files go; a sweep goes on there', 'results')
     .option('--qps <list>', 'arrival rates')
     .option('--input-lens <list>', 'prompt tokens; 4k is 4096')
@@ -189,12 +202,19 @@ export function addSweepCommand(
     .option('--seed <n>', 'of prompts and arrival times', '1')
     .option('--posting <mode>', 'pull: both, background or inline', 'both')
     .option('--option <key=value>', 'option of all connectors, repeatable', collect, [])
-    .option('--hooks <place>', 'connector hooks: after-launch, additive or both', 'after-launch')
+    .option(
+      '--hooks <place>',
+      "connector hooks: after-launch, additive or both (default: the preset's)",
+    )
     .option('--model <preset>', "the engine's model preset")
     .option('--kv-scale <n>', 'divide the head size by this, so that the machine carries it')
     .option('--time-scale <x>', 'multiply every modelled time by this')
     .option('--block-size <tokens>', 'tokens per KV block')
     .option('--num-blocks <n>', 'KV blocks of one engine')
+    .option(
+      '--block-order <word>',
+      'scattered: nothing merges, as after hours of service; or sequential',
+    )
     .option('--max-num-seqs <n>', 'sequences per step')
     .option('--max-num-batched-tokens <tokens>', 'of one step: longer prompts go in chunks')
     .option('--max-model-len <tokens>', 'prompt and output together')

@@ -26,7 +26,7 @@ export interface SweepFlags {
   readonly preset: string
   readonly posting: string
   readonly option: readonly string[]
-  readonly hooks: string
+  readonly hooks?: string
   readonly resultsDir: string
   readonly qps?: string
   readonly inputLens?: string
@@ -40,6 +40,7 @@ export interface SweepFlags {
   readonly timeScale?: string
   readonly blockSize?: string
   readonly numBlocks?: string
+  readonly blockOrder?: string
   readonly maxNumSeqs?: string
   readonly maxNumBatchedTokens?: string
   readonly maxModelLen?: string
@@ -136,8 +137,12 @@ function parseEngine(flags: SweepFlags, engine: EngineShape): EngineShape {
     return integerBetween(flag, text, engineRanges[flag])
   }
   const { timeScale } = flags
+  const { blockOrder, ...others } = engine
+  const order = flags.blockOrder ?? blockOrder ?? 'sequential'
+  const isScattered = oneOf('block-order', order, ['sequential', 'scattered']) === 'scattered'
   return {
-    ...engine,
+    ...others,
+    ...(isScattered ? { blockOrder: 'scattered' as const } : {}),
     model: flags.model ?? engine.model,
     kvScale: counted('kvScale', engine.kvScale),
     timeScale:
@@ -199,14 +204,15 @@ function parseUrl(text: string): UrlChoice {
 /** @throws UsageError. */
 export function parseSweepFlags(flags: SweepFlags): SweepRequest {
   const isConnectorWanted = flags.connectors !== undefined || flags.url.length === 0
+  const preset = parsePreset(flags)
   const readyTimeout = flags.readyTimeout ?? String(limits.urlReadyTimeoutMs / 1_000)
   return {
     connectors: isConnectorWanted ? parseConnectorList(flags.connectors ?? 'pull,push') : [],
     urls: flags.url.map(parseUrl),
     posting: oneOf('posting', flags.posting, ['both', 'background', 'inline']),
     options: parseConnectorOptions(flags.option),
-    hooks: parseHooks(flags.hooks),
-    preset: parsePreset(flags),
+    hooks: parseHooks(flags.hooks ?? preset.engine.hooks),
+    preset,
     seed: integerBetween('seed', flags.seed, { min: 0, max: Number.MAX_SAFE_INTEGER }),
     resultsDirectory: flags.resultsDir,
     prefixCaching: oneOf('prefix-caching', flags.prefixCaching, ['on', 'off']),

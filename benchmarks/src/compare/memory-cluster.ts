@@ -42,6 +42,7 @@ async function startInlineEngine(
     kvScale: shape.kvScale,
     blockSize: shape.blockTokens,
     numBlocks: shape.blockCount,
+    ...(shape.blockOrder === undefined ? {} : { blockOrder: shape.blockOrder }),
     maxNumSeqs: shape.maxNumSeqs,
     maxModelLen: shape.maxModelLen,
     maxNumBatchedTokens: shape.maxNumBatchedTokens,

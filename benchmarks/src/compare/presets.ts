@@ -13,6 +13,8 @@ export interface EngineShape {
   readonly timeScale: number
   readonly blockTokens: number
   readonly blockCount: number
+  /** Absent: as they lie. `scattered`: nothing merges, as after hours of service. */
+  readonly blockOrder?: 'scattered'
   readonly maxNumSeqs: number
   readonly maxNumBatchedTokens: number
   readonly maxModelLen: number

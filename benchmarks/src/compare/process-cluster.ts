@@ -55,6 +55,7 @@ function engineFlags(spec: ClusterSpec, options: ProcessClusterOptions): string[
     `--max-model-len=${shape.maxModelLen}`,
     `--time-scale=${shape.timeScale}`,
     `--hooks=${shape.hooks}`,
+    ...(shape.blockOrder === undefined ? [] : [`--block-order=${shape.blockOrder}`]),
     `--prefix-caching=${spec.prefixCaching}`,
     ...(options.debugEndpoints ? ['--debug-endpoints'] : []),
   ]

@@ -7,7 +7,7 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 
-export type SchemaName = 'compare' | 'load' | 'micro' | 'reuse' | 'sweep' | 'trace'
+export type SchemaName = 'compare' | 'gpus' | 'load' | 'micro' | 'reuse' | 'sweep' | 'trace'
 
 const require = createRequire(import.meta.url)
 
@@ -17,7 +17,7 @@ export function readSchema(name: SchemaName): Record<string, unknown> {
   return JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>
 }
 
-const sharing: readonly SchemaName[] = ['load', 'reuse', 'sweep', 'trace']
+const sharing: readonly SchemaName[] = ['gpus', 'load', 'reuse', 'sweep', 'trace']
 
 /** Compiling takes longer than checking, and a sweep checks each of its files. */
 const compiled = new Map<SchemaName, ValidateFunction>()

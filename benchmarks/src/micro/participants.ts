@@ -59,6 +59,42 @@ export class Participants {
     })
   }
 
+  /** A bare loop over memory of its own, of a GPU or (`place` null) of the host. */
+  async bareOn(
+    name: string,
+    options: {
+      readonly place: number | null
+      readonly regionBytes: number
+      readonly variables: Readonly<Record<string, string>>
+    },
+  ) {
+    const { place, regionBytes, variables } = options
+    const sizes = [regionBytes, micro.post.descriptorSizeBytes].map(String)
+    const gpu = place === null ? [] : [String(place)]
+    const args = [this.#options.libraryPath, name, ...sizes, ...gpu]
+    return this.#start(name, this.#options.bareLoop, args, {
+      ...variables,
+      UCX_LOG_FILE: '/dev/null',
+    })
+  }
+
+  /** A child of `gpus`. */
+  async gpus(
+    name: string,
+    options: {
+      readonly place: number | null
+      readonly poolBytes: number
+      readonly tables: readonly (number | string)[]
+    },
+  ) {
+    const { place, poolBytes, tables } = options
+    const script = join(packageRoot, 'dist', 'gpus-child.js')
+    const args = [script, name, String(place ?? 'host'), String(poolBytes), JSON.stringify(tables)]
+    return this.#start(name, process.execPath, args, {
+      KVFERRY_NIXL_LIBRARY: this.#options.libraryPath,
+    })
+  }
+
   /** A child with our agent. */
   async ours(name: string) {
     const script = join(packageRoot, 'dist', 'micro-child.js')
@@ -96,9 +132,9 @@ export class Participants {
     return { initiator: initiator.process, target: target.process }
   }
 
-  /** Ends all; resolves when they are reaped. */
+  /** Ends all that were started; resolves when they are reaped. */
   async stop(): Promise<void> {
-    await Promise.all(this.#started.map((child) => child.stop()))
+    await Promise.all(this.#started.splice(0).map((child) => child.stop()))
   }
 
   async #start(

@@ -20,7 +20,7 @@ import { pointName, pointsOf, type GridPoint } from './grid.ts'
 import { createPointFile, findPointFiles, isPointFile, type PointFile } from './point-file.ts'
 import { pointLine, renderPointLog } from './point-log.ts'
 import { createPointSchedule } from './point-schedule.ts'
-import type { SweepPreset } from './presets.ts'
+import { requestsAt, type SweepPreset } from './presets.ts'
 
 /** What answers: a connector in engines of our own, or a server that is there. */
 export interface SweepTarget {
@@ -121,7 +121,8 @@ async function makeRun(
 ): Promise<PointFile> {
   const { preset, seed, prefixCaching } = options
   const { target, point } = run
-  const { requestCount, warmUpCount } = preset
+  const { warmUpCount } = preset
+  const requestCount = requestsAt(preset, point)
   const schedule = createPointSchedule({ seed, point, requestCount, warmUpCount })
   const hooks = target.configuration?.hooks ?? preset.engine.hooks
   const spec = {

@@ -3,8 +3,11 @@
  * grid. Pure.
  */
 import Table from 'cli-table3'
+import { barText } from '../experiments/bar-table.ts'
+import type { Bar } from '../experiments/bar.ts'
+import { besideInlinePull, publishedPushText, type BesideInlinePull } from './beside-inline-pull.ts'
 import type { GridPoint } from './grid.ts'
-import { pointName } from './grid.ts'
+import { pointKey, pointName } from './grid.ts'
 import type { PointFile } from './point-file.ts'
 import type { SweepVerdict } from './verdict.ts'
 
@@ -23,6 +26,9 @@ export interface SweepSummary {
     readonly medianTpotMs: number
     readonly outputTokensPerS: number
   }[]
+  readonly besideInlinePull: readonly BesideInlinePull[]
+  /** Of a preset that stands for a measurement: how near it comes. */
+  readonly bars: readonly Bar[]
   readonly verdict: SweepVerdict
 }
 
@@ -30,6 +36,7 @@ export function summaryOf(
   resultsDirectory: string,
   files: readonly PointFile[],
   verdict: SweepVerdict,
+  bars: readonly Bar[] = [],
 ): SweepSummary {
   return {
     schema: 'kvferry.sweep-summary/1',
@@ -46,8 +53,24 @@ export function summaryOf(
       medianTpotMs: Number(file['median_tpot_ms']),
       outputTokensPerS: Number(file['output_throughput']),
     })),
+    besideInlinePull: besideInlinePull(files),
+    bars,
     verdict,
   }
+}
+
+/** Points that lie beside an inline pull; the published one is named where it is among them. */
+function besideText(all: readonly BesideInlinePull[]): string[] {
+  const { inputTokens, qps, ttftRatio, tpotSaved } = publishedPushText
+  const percent = (share: number) => `${(share * 100).toFixed(0)} %`
+  return all.flatMap(({ label, point, ttftRatio: ratio, tpotSaved: saved }) => {
+    if (ratio === null || saved === null) return []
+    const isPublished = point.inputTokens === inputTokens && point.qps === qps
+    const text = isPublished ? ` (text: ${ttftRatio}, ${percent(tpotSaved)})` : ''
+    return [
+      `${label}, ${pointKey(point)}: inline pull's mean TTFT is ${ratio.toFixed(2)} times as long, TPOT ${percent(saved)} less${text}`,
+    ]
+  })
 }
 
 const guardWord = { true: 'yes', false: 'NO', null: '–' }
@@ -71,14 +94,19 @@ export function renderSummary(summary: SweepSummary): string {
     ])
   }
   const { ok, failures, invalid } = summary.verdict
+  const { bars } = summary
+  const isMissed = bars.some(({ verdict }) => verdict === 'missed')
   const lines = [
     table.toString(),
+    ...besideText(summary.besideInlinePull),
+    ...(bars.length > 0 ? [barText(bars, '')] : []),
     `${summary.points.length} result files in ${summary.resultsDirectory}`,
     ...(invalid.length > 0
       ? [`${invalid.length} outside the overrun guard: their times describe this machine`]
       : []),
     ...failures.map((text) => `FAILED: ${text}`),
     ok ? 'All checks passed.' : 'Some checks FAILED.',
+    ...(isMissed ? ['Some bars were MISSED.'] : []),
   ]
   return `${lines.join('\n')}\n`
 }

@@ -5,7 +5,7 @@
 import type { ConnectorRole, KvferryConfig, TransferPath } from '@kvferry/connector-api'
 import { parseConfig } from '@kvferry/runtime'
 import { configError } from './config-error.ts'
-import type { CoreConfig, EngineSettings, KvLayout } from './core/core-messages.ts'
+import type { BlockOrder, CoreConfig, EngineSettings, KvLayout } from './core/core-messages.ts'
 import { ipcOf } from './core/engine-paths.ts'
 import { engineLimits } from './limits.ts'
 import { modelPresets, resolveModel, wordSizeBytes, type ModelShape } from './model-presets.ts'
@@ -31,6 +31,8 @@ export interface EngineSettingOptions {
   readonly timeScale?: number
   readonly blockSize?: number
   readonly numBlocks?: number
+  /** Default `sequential`. */
+  readonly blockOrder?: BlockOrder
   readonly maxNumSeqs?: number
   readonly maxNumBatchedTokens?: number
   readonly maxModelLen?: number
@@ -53,6 +55,8 @@ const roles: Readonly<Record<string, ConnectorRole>> = {
   kv_consumer: 'consumer',
   kv_both: 'both',
 }
+
+const blockOrders: readonly BlockOrder[] = ['sequential', 'scattered']
 
 const show = (value: unknown): string => (typeof value === 'string' ? `"${value}"` : String(value))
 
@@ -150,6 +154,7 @@ export function resolveSettings(options: EngineSettingOptions): EngineSettings {
     kvLayout: resolveKvLayout(shape, options.kvLayout ?? 'LBNHC'),
     blockTokens,
     blockCount,
+    blockOrder: oneOf('blockOrder', options.blockOrder ?? 'sequential', blockOrders),
     maxNumSeqs: integer('maxNumSeqs', maxNumSeqs, 1, engineLimits.maxNumSeqsMax),
     maxNumBatchedTokens: integer(
       'maxNumBatchedTokens',

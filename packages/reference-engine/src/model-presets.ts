@@ -17,6 +17,15 @@ export interface ModelPreset {
   readonly maxModelLen: number
 }
 
+const qwen25Layout = {
+  layerCount: 24,
+  kvHeadCount: 2,
+  headSize: 64,
+  dtype: 'bfloat16',
+  blockCount: 2_048,
+  maxModelLen: 8_192,
+} as const
+
 const qwen3Layout = {
   layerCount: 64,
   kvHeadCount: 8,
@@ -37,16 +46,9 @@ export const modelPresets = {
     blockCount: 2_048,
     maxModelLen: 4_096,
   },
-  /** 12 KiB a token. */
-  'qwen2.5-0.5b': {
-    layerCount: 24,
-    kvHeadCount: 2,
-    headSize: 64,
-    dtype: 'bfloat16',
-    timePreset: 'qwen2.5-0.5b',
-    blockCount: 2_048,
-    maxModelLen: 8_192,
-  },
+  /** 12 KiB a token. The times of both differ, the bytes don't. */
+  'qwen2.5-0.5b': { ...qwen25Layout, timePreset: 'qwen2.5-0.5b' },
+  'qwen2.5-0.5b-h200': { ...qwen25Layout, timePreset: 'qwen2.5-0.5b-h200' },
   /** 128 KiB a token: 1 GiB of KV memory at the default block count. */
   'llama-3.1-8b': {
     layerCount: 32,

@@ -19,6 +19,7 @@ interface Flags {
   prefixCaching?: 'on' | 'off'
   blockSize?: number
   numBlocks?: number
+  blockOrder?: 'sequential' | 'scattered'
   maxNumSeqs?: number
   maxNumBatchedTokens?: number
   maxModelLen?: number
@@ -106,6 +107,7 @@ function parseFlags(argv: readonly string[], host: CliHost): Flags {
     .option('--time-scale <x>', 'multiply every modelled time by this', decimal)
     .option('--block-size <tokens>', 'tokens per KV block', integer)
     .option('--num-blocks <n>', 'KV blocks', integer)
+    .addOption(choice('--block-order <word>', 'of a new pool', ['sequential', 'scattered']))
     .option('--max-num-seqs <n>', 'sequences per step', integer)
     .option('--max-num-batched-tokens <n>', 'tokens per step', integer)
     .option('--max-model-len <tokens>', 'prompt and output together', integer)

@@ -33,6 +33,14 @@ export const timePresets = {
     prefillTokenMs: 0.005,
     prefillPairMs: 0.000_000_3,
   },
+  /** The layout of `qwen2.5-0.5b` in vLLM on one H200, decoding by CUDA graphs: measured. */
+  'qwen2.5-0.5b-h200': {
+    stepBaseMs: 2,
+    perSequenceMs: 0.02,
+    contextTokenMs: 0.000_003_4,
+    prefillTokenMs: 0.004_1,
+    prefillPairMs: 0,
+  },
   /** 8 B parameters in bf16 on one H100-class GPU. */
   'llama-3.1-8b': {
     stepBaseMs: 7,

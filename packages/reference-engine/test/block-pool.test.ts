@@ -16,6 +16,17 @@ describe('block pool', () => {
     expect(pool.take(1)).toBeNull()
   })
 
+  it.each([64, 100, 4_096, 16_384])(
+    'scattered, %i blocks come once each, and no neighbours in a row',
+    (count) => {
+      const blocks = take(new BlockPool(count, 'scattered'), count)
+      expect(new Set(blocks).size).toBe(count)
+      const gaps = blocks.slice(1).map((block, at) => Math.abs(block - blocks[at]!))
+      expect(Math.min(...gaps)).toBeGreaterThan(1)
+      expect(take(new BlockPool(count), count)).toEqual([...blocks].sort((a, b) => a - b))
+    },
+  )
+
   it('evicts the least recently released content first, the tail of a prefix before its head', () => {
     const pool = new BlockPool(4)
     const old = take(pool, 2)

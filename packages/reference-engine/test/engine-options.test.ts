@@ -24,6 +24,7 @@ describe('engine options', () => {
       blockTokens: 16,
       blockCount: 2_048,
       maxModelLen: 4_096,
+      blockOrder: 'sequential',
       isPrefixCachingOn: true,
       hooks: 'after-launch',
       timeScale: 1,
@@ -56,6 +57,7 @@ describe('engine options', () => {
   })
 
   it('refuse heads before tokens where heads share words', () => {
+    expect(resolve({ blockOrder: 'scattered' }).settings.blockOrder).toBe('scattered')
     expect(resolve({ kvLayout: 'LBHNC' }).settings.kvLayout).toBe('LBHNC')
     expect(() => resolve({ kvLayout: 'LBHNC', kvScale: 32 })).toThrow(/kvLayout.*lower kvScale/)
   })

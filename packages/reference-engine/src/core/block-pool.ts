@@ -6,6 +6,7 @@
 import { assert } from '@kvferry/connector-api'
 import { FreeQueue } from './free-queue.ts'
 import type { BlockHash } from './block-hash.ts'
+import type { BlockOrder } from './core-messages.ts'
 
 /**
  * `owned`: a live request computes, loads or reads here. `leased`: the request ended and a peer may still
@@ -24,6 +25,16 @@ export interface BlockCounts {
   readonly quarantined: number
 }
 
+const greatestCommonDivisor = (a: number, b: number): number =>
+  b === 0 ? a : greatestCommonDivisor(b, a % b)
+
+/** Far from 1 and from the count, so that blocks that are taken one after the other are no neighbours, nor their next ones. */
+function scatteringStride(blockCount: number): number {
+  let stride = Math.max(1, Math.round(blockCount * 0.618))
+  while (greatestCommonDivisor(stride, blockCount) !== 1) stride += 1
+  return stride
+}
+
 const holdKinds = ['owned', 'leased', 'quarantined'] as const
 
 export class BlockPool {
@@ -35,9 +46,10 @@ export class BlockPool {
   /** Evicted while held: its holders may be several, although it has no hash any more. */
   readonly #isDistrusted: Uint8Array
 
-  constructor(blockCount: number) {
+  constructor(blockCount: number, order: BlockOrder = 'sequential') {
     this.blockCount = blockCount
-    this.#free = new FreeQueue(blockCount)
+    const stride = order === 'scattered' ? scatteringStride(blockCount) : 1
+    this.#free = new FreeQueue(blockCount, stride)
     this.#isDistrusted = new Uint8Array(blockCount)
     this.#hashOf = new Array<BlockHash | null>(blockCount).fill(null)
     this.#holds = {

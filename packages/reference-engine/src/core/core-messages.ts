@@ -18,6 +18,12 @@ import type { EngineTimings } from './timings.ts'
 /** vLLM's names: each token's heads together, or each head's tokens. */
 export type KvLayout = 'LBNHC' | 'LBHNC'
 
+/**
+ * In which order a pool that was never used gives its blocks away. `scattered`: no two neighbours in a row, as after hours of
+ * service, so that a transfer has a descriptor for each block and region.
+ */
+export type BlockOrder = 'sequential' | 'scattered'
+
 /** Resolved and validated; the same object at both sides. */
 export interface EngineSettings {
   readonly role: ConnectorRole
@@ -30,6 +36,7 @@ export interface EngineSettings {
   readonly kvLayout: KvLayout
   readonly blockTokens: number
   readonly blockCount: number
+  readonly blockOrder: BlockOrder
   readonly maxNumSeqs: number
   readonly maxNumBatchedTokens: number
   readonly maxModelLen: number

@@ -58,7 +58,7 @@ export async function createCore(ports: CorePorts, listener: CoreListener): Prom
   const { caches, history, connector } = kv
 
   const engineId = asEngineId(config.engineId)
-  const pool = new BlockPool(settings.blockCount)
+  const pool = new BlockPool(settings.blockCount, settings.blockOrder)
   const table = new RequestTable()
   const blocks = new RequestBlocks(pool, settings.blockTokens, settings.isPrefixCachingOn)
   const events = new EventBuffer()

@@ -15,11 +15,12 @@ export class FreeQueue {
   #tail = none
   #size = 0
 
-  constructor(blockCount: number) {
+  /** `stride`: the first in the queue are 0, stride, 2 × stride, … modulo the count, which it must not share a factor with. */
+  constructor(blockCount: number, stride = 1) {
     this.#next = new Int32Array(blockCount).fill(none)
     this.#previous = new Int32Array(blockCount).fill(none)
     this.#isQueued = new Uint8Array(blockCount)
-    for (let block = 0; block < blockCount; block++) this.append(block)
+    for (let at = 0; at < blockCount; at++) this.append((at * stride) % blockCount)
   }
 
   get size(): number {
