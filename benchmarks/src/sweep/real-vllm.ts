@@ -3,7 +3,7 @@
  * the modelled engine comes within a quarter of it: `sweep --preset vllm-load`. Judged are inline pull and push by descriptors, where
  * the model claims to be vLLM; other paths stand beside them. Pure.
  */
-import { atMost, type Bar } from '../experiments/bar.ts'
+import { atMost, unlessInvalid, type Bar } from '../experiments/bar.ts'
 import type { RunEntry } from '../compare/result.ts'
 import type { PointFile } from './point-file.ts'
 
@@ -64,14 +64,11 @@ const offBy = (value: number, real: number): number => Math.abs(value / real - 1
 function judge(
   subject: string,
   name: string,
-  pair: { readonly value: number; readonly real: number; readonly digits: number } | null,
+  pair: { readonly value: number; readonly real: number } | null,
   noise: number | null,
 ): Bar {
   const rule = `${name} within ${realityTolerance * 100} % of vLLM's`
-  const note =
-    pair === null
-      ? 'not run, or outside the overrun guard'
-      : `${pair.value.toFixed(pair.digits)}, vLLM ${pair.real}`
+  const note = pair === null ? 'not run' : `${pair.value.toFixed(2)}, vLLM ${pair.real}`
   const value = pair === null ? null : offBy(pair.value, pair.real)
   return { ...atMost({ subject, rule, note }, value, realityTolerance), noise }
 }
@@ -80,15 +77,15 @@ function barsAt(real: RealPoint, files: readonly PointFile[]): Bar[] {
   const here = files.filter(({ kvferry }) => kvferry.point.qps === real.qps)
   const found = { pull: here.find(isModelOf('pull')), push: here.find(isModelOf('push')) }
   if (found.pull === undefined && found.push === undefined) return []
-  const judged = (connector: 'pull' | 'push'): RealTimes | null => {
+  const timesBy = (connector: 'pull' | 'push'): RealTimes | null => {
     const file = found[connector]
-    return file === undefined || file.kvferry.valid !== true ? null : timesOf(file.kvferry.run)
+    return file === undefined ? null : timesOf(file.kvferry.run)
   }
-  const ours = { pull: judged('pull'), push: judged('push') }
+  const ours = { pull: timesBy('pull'), push: timesBy('push') }
   const each = (['pull', 'push'] as const).flatMap((connector) =>
     quantities.map(({ name, field, noise }) => {
       const times = ours[connector]
-      const pair = times && { value: times[field], real: real[connector][field], digits: 2 }
+      const pair = times && { value: times[field], real: real[connector][field] }
       const share = found[connector]?.kvferry.noiseFloor.metrics[noise]?.relativeDifference ?? null
       return judge(`${connector} at ${real.qps}/s`, name, pair, share)
     }),
@@ -97,10 +94,13 @@ function barsAt(real: RealPoint, files: readonly PointFile[]): Bar[] {
     const ratio = (of: Record<'pull' | 'push', RealTimes>) => of.pull[field] / of.push[field]
     const both = ours.pull && ours.push ? { pull: ours.pull, push: ours.push } : null
     const exact = Number(ratio(real).toFixed(2))
-    const pair = both && { value: ratio(both), real: exact, digits: 2 }
+    const pair = both && { value: ratio(both), real: exact }
     return judge(`pull ÷ push at ${real.qps}/s`, name, pair, null)
   })
-  return [...each, ...ratios]
+  const runs = [found.pull, found.push].flatMap((file) =>
+    file === undefined ? [] : [{ label: file.kvferry.label, valid: file.kvferry.valid === true }],
+  )
+  return unlessInvalid([...each, ...ratios], runs)
 }
 
 /** Nothing for rates that vLLM was not measured at, and for connectors that were not run. */
