@@ -16,7 +16,6 @@
 // Block k of a transfer is block 2k of both regions, so that no two descriptors can be merged; those of `move` come in an order of
 // their own on each side (`scatteredId`, the same as in gpus/blocks.ts).
 #include <poll.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cinttypes>
@@ -24,8 +23,10 @@
 #include <string>
 #include <vector>
 
+#include "monotonic_clock.h"
 #include "nixl_table.h"
 #include "region.h"
+#include "words.h"
 
 namespace {
 
@@ -34,43 +35,6 @@ constexpr int kWrite = 1;
 constexpr int kInProgress = 1;
 constexpr uint64_t kWireUpDeadlineNs = 20'000'000'000;
 constexpr uint32_t kPatternFactor = 0x9E3779B1;
-/** Odd, so that each is a permutation of a count that is a power of two. */
-constexpr uint64_t kLocalOrder = 0x9E3779B1;
-constexpr uint64_t kRemoteOrder = 0x85EBCA6B;
-
-uint64_t scatteredId(uint64_t at, uint64_t count, uint64_t order) { return 2 * (at * order % count); }
-
-uint64_t nowNs() {
-  timespec time = {};
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
-}
-
-void sleepNs(uint64_t ns) {
-  const timespec time = {static_cast<time_t>(ns / 1'000'000'000),
-                         static_cast<long>(ns % 1'000'000'000)};
-  nanosleep(&time, nullptr);
-}
-
-std::string toHex(const void* data, size_t bytes) {
-  static const char digits[] = "0123456789abcdef";
-  const auto* from = static_cast<const uint8_t*>(data);
-  std::string hex;
-  for (size_t i = 0; i < bytes; i++) {
-    hex += digits[from[i] >> 4];
-    hex += digits[from[i] & 15];
-  }
-  return hex;
-}
-
-std::string fromHex(const std::string& hex) {
-  std::string data;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
-    data += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
-  }
-  return data;
-}
-
 class BareLoop {
  public:
   /** `gpu`: its number; null: host memory. */

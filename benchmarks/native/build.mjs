@@ -38,7 +38,14 @@ export function buildBareLoop() {
   if (built !== undefined) return built
   const compiler = findCompiler()
   const hash = createHash('sha256').update(compiler.version).update(flags.join(' '))
-  for (const file of ['bare_loop.cc', 'cuda_memory.h', 'nixl_table.h', 'region.h']) {
+  for (const file of [
+    'bare_loop.cc',
+    'cuda_memory.h',
+    'monotonic_clock.h',
+    'nixl_table.h',
+    'region.h',
+    'words.h',
+  ]) {
     hash.update(readFileSync(join(nativeDir, file)))
   }
   const output = join(buildDir, `bare_loop-${hash.digest('hex').slice(0, 16)}`)

@@ -70,6 +70,29 @@ TEST("agent by slabs: a write and a read move exactly their blocks, in several s
   }
 }
 
+TEST("agent by slabs: as many are under way at once as there are, both ways") {
+  const auto timeOf = [](Direction direction, const SlabConfig& slabs) {
+    const Fake& fake = freshFake();
+    Pair pair("depth", slabs, slabs);
+    pair.b->expectNotifications(true);
+    // So long that nothing else counts.
+    fake.set("delay_us", 20'000);
+    const auto start = std::chrono::steady_clock::now();
+    const uint64_t moved = Post(pair, direction, firstBlocks(12), firstBlocks(12, true))
+                               .bySlabs()
+                               .mustTo(pair.a);
+    REQUIRE(pair.a.awaitFinal(moved).outcome == TransferOutcome::kDone);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  constexpr SlabConfig kFourSlabs{4 * 4'096, 4};
+  for (const Direction direction : {Direction::kWrite, Direction::kRead}) {
+    const double one = timeOf(direction, kOneSlab);
+    const double four = timeOf(direction, kFourSlabs);
+    // Eight slabs, one after the other or four at a time: a quarter, and what opens the way.
+    CHECK(four < one / 2);
+  }
+}
+
 TEST("agent by slabs: an agent without, or a peer without, is refused") {
   freshFake();
   for (const bool isOwn : {false, true}) {
