@@ -5,10 +5,11 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { Fixture } from './children.ts'
 import { fakeLibraryPath, readCounters } from './fake-library.ts'
 import type { measure } from './fixtures/measure.ts'
+import { describeWithNixl } from './nixl-availability.ts'
 
 interface Report {
   readonly before: ReturnType<typeof measure>
@@ -18,8 +19,13 @@ interface Report {
 const folder = mkdtempSync(join(tmpdir(), 'kvferry-handshakes-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-async function run(roundCount: number, environment: Readonly<Record<string, string>>) {
-  const child = new Fixture('handshakes', { parameters: [String(roundCount)], environment })
+async function run(
+  roundCount: number,
+  environment: Readonly<Record<string, string>>,
+  kinds = 'stays,anew',
+) {
+  const parameters = [String(roundCount), kinds]
+  const child = new Fixture('handshakes', { parameters, environment })
   try {
     const report = await child.message<Report>()
     expect(await child.exit(60_000), child.output).toEqual({ code: 0, signal: null })
@@ -57,3 +63,24 @@ test('#24264 ten times the handshakes, registrations and requests: no more handl
   expect(many.most).toEqual(few.most)
   expect(many.most['most.registered']).toBe(2)
 }, 120_000)
+
+describe.each(['sm,self,tcp', 'tcp'])('over UCX_TLS=%s', (transports) => {
+  const roundCount = 40
+  const environment = { UCX_TLS: transports }
+  describeWithNixl(() => {
+    test('#24264 agents that are new each time leave neither descriptors nor threads', async () => {
+      const { before, after } = await run(roundCount, environment, 'anew')
+      expect(after).toEqual({ ...before, residentKiB: after.residentKiB })
+    }, 120_000)
+
+    test('#24264 agents that stay and connect anew keep at most a socket each', async () => {
+      // The library closes the endpoint, and UCX keeps its connection while both ends live (NIXL #2025).
+      const { before, after } = await run(roundCount, environment, 'stays')
+      expect(after.descriptors - before.descriptors).toBeLessThanOrEqual(2 * roundCount)
+      expect(after).toEqual({
+        ...before,
+        ...{ residentKiB: after.residentKiB, descriptors: after.descriptors },
+      })
+    }, 120_000)
+  })
+})
