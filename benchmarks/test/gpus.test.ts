@@ -3,15 +3,18 @@ import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { isNixlAvailable } from '@kvferry/native-nixl'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { judgeGpus } from '../src/gpus/bars.ts'
 import { scatteredIds } from '../src/gpus/blocks.ts'
+import { prepareBare } from '../src/gpus/descriptors.ts'
 import { gridCase } from '../src/gpus/paths.ts'
 import type { GpusParts, PathCase } from '../src/gpus/result.ts'
 import { runGpus } from '../src/gpus/run-gpus.ts'
+import { PairOfChildren } from '../src/gpus/side.ts'
 import { splitHalfSpread } from '../src/gpus/statistics.ts'
 import { renderGpus } from '../src/gpus/table.ts'
 import { assertMatchesSchema } from '../src/lib/result-schema.ts'
+import { buildBareLoop, Participants } from '../src/micro/participants.ts'
 
 const mib = 1_048_576
 const linked = { isLinked: true, isOnGpu: true }
@@ -131,6 +134,37 @@ const canRun = isNixlAvailable().available && existsSync(childScript)
 describe.skipIf(!canRun && process.env['KVFERRY_REQUIRE_NIXL'] !== '1')(
   'over real NIXL (needs it, the build, and a compiler)',
   () => {
+    it('sees a byte that is wrong, of ours and of the bare loop', async () => {
+      const available = isNixlAvailable()
+      if (!available.available) throw available.error
+      const { signal } = new AbortController()
+      const bareLoop = await buildBareLoop()
+      const participants = new Participants({ libraryPath: available.path, bareLoop, signal })
+      onTestFinished(() => participants.stop())
+      const memory = { place: null, poolBytes: 2 * mib, tables: [4_096] }
+      const target = await participants.gpus('wrong-target', memory)
+      const pair = await PairOfChildren.connect(await participants.gpus('wrong', memory), target)
+      const order = { path: 'descriptors', direction: 'write', table: 4_096, count: 64 } as const
+      const source = await pair.fillSource(order)
+      await pair.verifiedRound(order, source)
+      await expect(pair.verifiedRound(order, { digest: 'another' })).rejects.toThrow(
+        /descriptors write of 64 × 4096 B: a byte is wrong/,
+      )
+      await pair.verifyTier({ table: 4_096, count: 64 })
+
+      const bare = { place: null, regionBytes: 2 * mib, variables: {} }
+      const bareTarget = await participants.bareOn('bare-target', bare)
+      const { process: initiator } = await participants.bareOn('bare-initiator', bare)
+      await bareTarget.process.request('watch')
+      await initiator.request(['connect', ...bareTarget.words, 0].join(' '))
+      await prepareBare({ initiator, target: bareTarget.process })
+      await initiator.request('move write 4096 64')
+      await bareTarget.process.request('scattered remote 4096 64 4 3')
+      await expect(bareTarget.process.request('scattered remote 4096 32 4 3')).rejects.toThrow(
+        /a byte is wrong/,
+      )
+    })
+
     it('measures all parts in host memory, verifies every byte, and judges nothing', async () => {
       const result = await runGpus({ devices: ['cpu', 'cpu'], totalMibMax: 4 })
       assertMatchesSchema('gpus', result)

@@ -6,6 +6,7 @@ import Table from 'cli-table3'
 import { barText } from '../experiments/bar-table.ts'
 import type { Bar } from '../experiments/bar.ts'
 import { besideInlinePull, publishedPushText, type BesideInlinePull } from './beside-inline-pull.ts'
+import type { SweepConditions } from './conditions.ts'
 import type { GridPoint } from './grid.ts'
 import { pointKey, pointName } from './grid.ts'
 import type { PointFile } from './point-file.ts'
@@ -14,6 +15,8 @@ import type { SweepVerdict } from './verdict.ts'
 export interface SweepSummary {
   readonly schema: 'kvferry.sweep-summary/1'
   readonly resultsDirectory: string
+  /** Engine, load and machine, the same for all points of engines; null where there is none. */
+  readonly conditions: SweepConditions | null
   readonly points: readonly {
     readonly file: string
     readonly label: string
@@ -41,6 +44,7 @@ export function summaryOf(
   return {
     schema: 'kvferry.sweep-summary/1',
     resultsDirectory,
+    conditions: files[0]?.kvferry.conditions ?? null,
     points: files.map((file) => ({
       file: `${pointName(file.kvferry.label, file.kvferry.point)}.json`,
       label: file.kvferry.label,
