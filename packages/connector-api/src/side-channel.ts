@@ -30,6 +30,11 @@ export interface Association {
   request(kind: string, body: Uint8Array, options?: { timeoutMs?: number }): Promise<Uint8Array>
   /** Fire and forget: ordered, lost when the association closes. */
   send(kind: string, body: Uint8Array): void
+  /**
+   * Gives the system what was written in this turn now, not at its end. For what others wait for longest: each call
+   * may cost a system call.
+   */
+  flush(): void
   close(): void
 }
 

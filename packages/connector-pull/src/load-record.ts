@@ -51,7 +51,7 @@ export interface ReadRecord {
   link: PeerLink | null
   /** When the READ was handed to the agent; null before. */
   handedOverAtMs: number | null
-  /** Of the engine's thread, for planning it, handing it over, and asking for its lease. */
+  /** Of the engine's thread, for checking and planning it, asking for its lease, and handing it over. */
   blockedUs: number
   state: ReadState
 }

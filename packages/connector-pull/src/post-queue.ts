@@ -1,7 +1,7 @@
 /**
- * READs whose producer is ready, until they leave: checks each handoff against what the handshake taught,
- * and gives all READs of a turn to the agent in one call. Owned by read-table.ts, which acts on the events
- * that come of it.
+ * READs whose producer is ready, until they leave: checks each handoff against what the handshake taught, and gives
+ * all READs of a turn to the agent in one call. Owned by read-table.ts, which acts on the events that come of each, and
+ * has the producer asked in between.
  */
 import type { TransferCompletion, TransferPost, WorkerComponents } from '@kvferry/connector-api'
 import {
@@ -30,13 +30,20 @@ export interface PostQueueOptions {
   readonly leases: LeaseKeeper
 }
 
-/** What became of one READ. */
-export interface Posted {
+type EventOf<Kind extends ReadEvent['kind']> = Extract<ReadEvent, { kind: Kind }>
+
+export interface CheckedRead {
   readonly read: ReadRecord
-  readonly event: Extract<ReadEvent, { kind: 'handoff-refuse' | 'post-end' | 'post-fail' }>
+  readonly event: EventOf<'handoff-accept' | 'handoff-refuse'>
 }
 
-const nothing: readonly Posted[] = []
+export interface PostedRead {
+  readonly read: ReadRecord
+  readonly event: EventOf<'post-end' | 'post-fail'>
+}
+
+const nothing: readonly CheckedRead[] = []
+const accepted = { kind: 'handoff-accept' } as const
 
 export class PostQueue {
   readonly #init: PostQueueOptions
@@ -61,42 +68,43 @@ export class PostQueue {
     this.#waiting.push(read)
   }
 
-  /** One event for each READ that still wants to leave. Never throws for an operating error. */
-  drain(): readonly Posted[] {
+  /** One verdict on the handoff of each READ that still wants to leave. */
+  check(): readonly CheckedRead[] {
     if (this.#waiting.length === 0) return nothing
     const waiting = this.#waiting.filter(({ state }) => state.kind === 'posting')
     this.#waiting = []
-    const ended: Posted[] = []
-    const { agent, clock } = this.#init.components
-    const beganAtMs = clock.now()
+    return waiting.map((read) => ({ read, event: this.#refusal(read) ?? accepted }))
+  }
+
+  /** One event for each. Never throws for an operating error. */
+  post(reads: readonly ReadRecord[]): readonly PostedRead[] {
+    const failed: PostedRead[] = []
     const posts = new Map<ReadRecord, TransferPost>()
-    for (const read of waiting) {
-      const event = this.#refusal(read)
-      const post = event === null ? this.#plan(read) : event
-      if ('kind' in post) ended.push({ read, event: post })
+    for (const read of reads) {
+      const post = this.#plan(read)
+      if ('kind' in post) failed.push({ read, event: post })
       else posts.set(read, post)
     }
-    if (posts.size === 0) return ended
+    if (posts.size === 0) return failed
+    const { agent, clock } = this.#init.components
     const waitUntilPosted = this.#init.options.posting === 'inline'
     const calledAtMs = clock.now()
     const options = { waitUntilPosted, paths: this.#paths }
     const results = postAll(agent, [...posts.values()], options)
-    const endedAtMs = clock.now()
-    const blockedUs = ((endedAtMs - beganAtMs) * 1_000) / posts.size
     // A call that waits returns long after the agent has its posts.
-    const handedOverAtMs = waitUntilPosted ? calledAtMs : endedAtMs
-    const left = [...posts.keys()].map((read, index): Posted => {
-      Object.assign(read, { handedOverAtMs, blockedUs })
+    const handedOverAtMs = waitUntilPosted ? calledAtMs : clock.now()
+    const left = [...posts.keys()].map((read, index): PostedRead => {
+      read.handedOverAtMs = handedOverAtMs
       const result = results[index]!
       return result.kind === 'posted'
         ? { read, event: { kind: 'post-end', transfer: result.transfer } }
         : { read, event: { kind: 'post-fail', error: result.error } }
     })
-    return [...ended, ...left]
+    return [...failed, ...left]
   }
 
   /** Key, clock and table of the producer are known only now. */
-  #refusal({ load, link, rank }: ReadRecord): Posted['event'] | null {
+  #refusal({ load, link, rank }: ReadRecord): EventOf<'handoff-refuse'> | null {
     const { components, counters, leases } = this.#init
     const { handoff, requestId } = load.order
     const now = components.clock.now()
@@ -111,7 +119,7 @@ export class PostQueue {
     return { kind: 'handoff-refuse', error }
   }
 
-  #plan(read: ReadRecord): TransferPost | Posted['event'] {
+  #plan(read: ReadRecord): TransferPost | EventOf<'post-fail'> {
     const { options, cache } = this.#init
     try {
       return readPost(read, cache, options.transferDeadlineMs)

@@ -1,6 +1,6 @@
 /**
- * One producer rank's share of a load on the consumer's worker half, as a pure machine: wait for the connection, post the READ and
- * ask the producer for the lease at the same time, and judge at the end. Two rules decide everything:
+ * One producer rank's share of a load on the consumer's worker half, as a pure machine: wait for the connection, ask the
+ * producer for the lease and post the READ in one turn, and judge at the end. Two rules decide everything:
  *
  * - It has no end before the READ has a final status: until then it may write into the blocks.
  * - The bytes are good only if the producer held the blocks all the time that the READ ran: either a
@@ -58,6 +58,7 @@ function step(state: ReadState, event: ReadEvent, now: Instant): ReadStep {
   switch (state.kind) {
     case 'connecting':
     case 'posting':
+    case 'asked':
       return stepBeforeRead(state, event)
     case 'requesting':
       return stepRequesting(state, event)
@@ -79,7 +80,7 @@ function step(state: ReadState, event: ReadEvent, now: Instant): ReadStep {
 }
 
 function stepBeforeRead(
-  state: Extract<ReadState, { kind: 'connecting' | 'posting' }>,
+  state: Extract<ReadState, { kind: 'connecting' | 'posting' | 'asked' }>,
   event: ReadEvent,
 ): ReadStep {
   switch (event.kind) {
@@ -90,11 +91,11 @@ function stepBeforeRead(
     case 'peer-fail':
     case 'handoff-refuse':
       return end(fail(event.error), null)
+    case 'handoff-accept':
+      // Before the post: the answer is often what a load waits for last.
+      return { state: { kind: 'asked' }, effects: [{ kind: 'ask' }] }
     case 'post-end':
-      return {
-        state: { kind: 'reading', transfer: event.transfer, grant: { kind: 'asked' } },
-        effects: [{ kind: 'ask' }],
-      }
+      return stay({ kind: 'reading', transfer: event.transfer, grant: { kind: 'asked' } })
     case 'post-fail':
       return end(fail(event.error), null, { kind: 'release' })
     case 'abort':
@@ -131,6 +132,7 @@ function stepRequesting(
     case 'peer-ready':
     case 'peer-ready-staged':
     case 'handoff-refuse':
+    case 'handoff-accept':
     case 'post-end':
     case 'post-fail':
     case 'transfer-done':
@@ -171,6 +173,7 @@ function stepReading(state: Reading, event: ReadEvent, now: Instant): ReadStep {
     case 'peer-ready':
     case 'peer-ready-staged':
     case 'handoff-refuse':
+    case 'handoff-accept':
     case 'post-end':
     case 'post-fail':
       return refuse(machine, state, event)
@@ -217,6 +220,7 @@ function stepDraining(state: Draining, event: ReadEvent): ReadStep {
     case 'peer-ready':
     case 'peer-ready-staged':
     case 'handoff-refuse':
+    case 'handoff-accept':
     case 'post-end':
     case 'post-fail':
     case 'abort':
@@ -245,6 +249,7 @@ function stepReadDone(state: ReadDone, event: ReadEvent, now: Instant): ReadStep
     case 'peer-ready':
     case 'peer-ready-staged':
     case 'handoff-refuse':
+    case 'handoff-accept':
     case 'post-end':
     case 'post-fail':
     case 'transfer-done':

@@ -10,9 +10,11 @@ import { isOverdue, type LoadRecord, type ReadRecord } from './load-record.ts'
 import type { OverdueReads } from './overdue-reads.ts'
 import type { PeerConnections } from './peer-connections.ts'
 import type { PeerKey } from './peer-listener.ts'
-import { PostQueue, type Posted, type PostQueueOptions } from './post-queue.ts'
+import { PostQueue, type PostQueueOptions } from './post-queue.ts'
 import { stepRead, type ReadEffect, type ReadEvent } from './read-state.ts'
 import type { ReleaseQueue } from './release-queue.ts'
+
+const none: readonly ReadRecord[] = []
 
 export interface ReadTableOptions extends PostQueueOptions {
   readonly peers: PeerConnections
@@ -76,17 +78,21 @@ export class ReadTable {
 
   /** Posts every READ that became ready since the last call, in one call to the agent. */
   flush(): void {
-    const refused: Posted[] = []
-    for (const posted of this.#posts.drain()) {
-      const { read, event } = posted
-      if (event.kind === 'post-end') {
-        this.#transfers.set(event.transfer, read)
-        this.#dispatch(read, event)
-      } else refused.push(posted)
+    const { clock } = this.#init.components
+    const beganAtMs = clock.now()
+    const asked = this.#ask()
+    if (asked.length === 0) return
+    const posted = this.#posts.post(asked)
+    const blockedUs = ((clock.now() - beganAtMs) * 1_000) / asked.length
+    for (const read of asked) read.blockedUs += blockedUs
+    for (const { read, event } of posted) {
+      if (event.kind !== 'post-end') continue
+      this.#transfers.set(event.transfer, read)
+      this.#dispatch(read, event)
     }
-    // Only now: a share that is refused ends its load's others, and those that run must be known to run.
-    for (const { read, event } of refused) {
-      if (read.state.kind === 'posting') this.#dispatch(read, event)
+    // Only now: a share that fails ends its load's others, and those that run must be known to run.
+    for (const { read, event } of posted) {
+      if (event.kind === 'post-fail' && read.state.kind === 'asked') this.#dispatch(read, event)
     }
   }
 
@@ -123,6 +129,21 @@ export class ReadTable {
   /** Of a broken agent no READ ends any more. */
   onBroken(): void {
     for (const read of [...this.#open]) this.#overdue(read)
+  }
+
+  /** Those whose handoff is good, once the questions for their leases are with the system. */
+  #ask(): readonly ReadRecord[] {
+    const checked = this.#posts.check()
+    if (checked.length === 0) return none
+    for (const { read, event } of checked) {
+      // A share that was refused ends its load's others.
+      if (read.state.kind === 'posting') this.#dispatch(read, event)
+    }
+    const asked = checked.map(({ read }) => read).filter(({ state }) => state.kind === 'asked')
+    for (const association of new Set(asked.map(({ link }) => link!.association))) {
+      association.flush()
+    }
+    return asked
   }
 
   #ready(read: ReadRecord, link: PeerLink): void {
@@ -183,7 +204,7 @@ export class ReadTable {
         this.#posts.add(read)
         return
       case 'ask':
-        void this.#ask(read)
+        void this.#renew(read)
         return
       case 'release':
         releases.add(peers, order, read.rank)
@@ -196,12 +217,9 @@ export class ReadTable {
     }
   }
 
-  async #ask(read: ReadRecord): Promise<void> {
+  async #renew(read: ReadRecord): Promise<void> {
     const { components, tpRank } = this.#init
-    const beganAtMs = components.clock.now()
-    const question = askForLease(components.clock, tpRank, read)
-    read.blockedUs += (components.clock.now() - beganAtMs) * 1_000
-    this.#dispatch(read, await question)
+    this.#dispatch(read, await askForLease(components.clock, tpRank, read))
     // A staging producer's grant lets a READ go.
     this.flush()
   }

@@ -31,6 +31,10 @@ export const readTransitions: TransitionTable<ReadState['kind'], ReadEvent['kind
   },
   posting: {
     'handoff-refuse': ['ended'],
+    'handoff-accept': ['asked'],
+    abort: ['ended'],
+  },
+  asked: {
     'post-end': ['reading'],
     'post-fail': ['ended'],
     abort: ['ended'],

@@ -23,6 +23,8 @@ export type ReadState =
   | { readonly kind: 'requesting' }
   /** Handed to the agent at the end of this turn, unless an abort travelled in the same step. */
   | { readonly kind: 'posting' }
+  /** The turn ends: the question for the lease is on its way, and the agent takes the READ next. */
+  | { readonly kind: 'asked' }
   | { readonly kind: 'reading'; readonly transfer: TransferHandle; readonly grant: Grant }
   /** Past its deadline, and may still write: the blocks are in quarantine. */
   | { readonly kind: 'overdue'; readonly transfer: TransferHandle; readonly grant: Grant }
@@ -42,6 +44,7 @@ export type ReadEvent =
   | { readonly kind: 'peer-fail'; readonly error: AnyConnectorError }
   /** The handoff is not what its producer wrote, or its lease is over: nothing is read or given back. */
   | { readonly kind: 'handoff-refuse'; readonly error: AnyConnectorError }
+  | { readonly kind: 'handoff-accept' }
   | { readonly kind: 'post-end'; readonly transfer: TransferHandle }
   | { readonly kind: 'post-fail'; readonly error: AnyConnectorError }
   | { readonly kind: 'transfer-done'; readonly times: TransferTimes }

@@ -40,6 +40,7 @@ const associationOf = (incarnation: string): Association => ({
   isOpen: true,
   request: () => Promise.reject(new Error('not in this test')),
   send() {},
+  flush() {},
   close() {},
 })
 const association = associationOf('p0-1')

@@ -5,7 +5,7 @@
 import {
   asEngineId,
   asRequestId,
-  type ConnectorError,
+  ConnectorError,
   type TransferAgent,
 } from '@kvferry/connector-api'
 import { delegate } from '@kvferry/connector-api/conformance'
@@ -87,7 +87,7 @@ test('P of one rank frees when the last of D’s ranks has read, not before', as
   expect(pair.p.metrics.get('kv_late_notifications_total')).toBe(undefined)
 })
 
-test('one share is refused as the other leaves: that READ is waited for, and the load fails once', async () => {
+test('one share’s handoff is refused: no share is read, and the load fails once', async () => {
   const pair = await pairOf(2, 1, { times: slowFabric })
   const warmUp = await startLoad(pair, { id: 'warm-up', tokenCount: 4 })
   await until(pair.world, () => warmUp.outcome === 'loaded')
@@ -98,8 +98,32 @@ test('one share is refused as the other leaves: that READ is waited for, and the
   await until(pair.world, () => request.outcome !== 'loading')
   expect(request.errorCode).toBe('ERR_KV_UNAUTHORISED')
   expect(request.failedBlocks).toEqual([...request.blocks])
+  // Those of the one before.
+  expect(postedBy(pair)).toEqual([2])
+  expect(pair.d.outputs.flatMap(({ failed }) => failed)).toHaveLength(1)
+  await untilAllFree(pair)
+})
+
+test('the agent refuses one share as the other leaves: that READ is waited for, and the load fails once', async () => {
+  // Both at once, then each alone.
+  let verdicts: boolean[] = []
+  const wrapAgent = (agent: TransferAgent): TransferAgent =>
+    delegate(agent, {
+      post(posts, options) {
+        if (verdicts.shift() === false) throw new ConnectorError('ERR_KV_CLOSED', 'no', { what: 'x' })
+        return agent.post(posts, options)
+      },
+    })
+  const pair = await pairOf(2, 1, { times: slowFabric, d: { wrapAgent } })
+  const warmUp = await startLoad(pair, { id: 'warm-up', tokenCount: 4 })
+  await until(pair.world, () => warmUp.outcome === 'loaded')
+  verdicts = [false, true, false]
+  const request = await startLoad(pair)
+  await until(pair.world, () => request.outcome !== 'loading')
+  expect(verdicts).toEqual([])
+  expect(request.errorCode).toBe('ERR_KV_CLOSED')
+  expect(request.failedBlocks).toEqual([...request.blocks])
   const { transfersPosted, transfersOpen } = pair.d.agent.counters()
-  // Two of the one before, one of this.
   expect([transfersPosted, transfersOpen]).toEqual([3, 0])
   expect(pair.d.outputs.flatMap(({ failed }) => failed)).toHaveLength(1)
   await untilAllFree(pair)

@@ -36,6 +36,7 @@ const states: Record<string, ReadState> = {
   connecting: { kind: 'connecting' },
   requesting: { kind: 'requesting' },
   posting: { kind: 'posting' },
+  asked: { kind: 'asked' },
   'reading, asked': reading({ kind: 'asked' }),
   'reading, granted': reading({ kind: 'granted', validUntil: later }),
   'reading, grant over': reading({ kind: 'granted', validUntil: now }),
@@ -56,6 +57,7 @@ const events: Record<string, ReadEvent> = {
   'peer-ready-staged': { kind: 'peer-ready-staged' },
   'peer-fail': { kind: 'peer-fail', error },
   'handoff-refuse': { kind: 'handoff-refuse', error },
+  'handoff-accept': { kind: 'handoff-accept' },
   'post-end': { kind: 'post-end', transfer },
   'post-fail': { kind: 'post-fail', error },
   done: { kind: 'transfer-done', times },
@@ -116,7 +118,11 @@ testMachine('read', {
     },
     posting: {
       'handoff-refuse': 'ended: failed',
-      'post-end': 'reading: ask',
+      'handoff-accept': 'asked: ask',
+      abort: 'ended: release aborted',
+    },
+    asked: {
+      'post-end': 'reading:',
       'post-fail': 'ended: release failed',
       abort: 'ended: release aborted',
     },

@@ -16,7 +16,7 @@ import {
 const peer = { engineId: asEngineId('d0'), incarnation: asIncarnation('d0-1') }
 const open = (): Association & { isOpen: boolean } => ({
   ...{ peer, isOpen: true, request: () => Promise.reject(new Error('no')) },
-  ...{ send() {}, close() {} },
+  ...{ send() {}, flush() {}, close() {} },
 })
 const request = (token: number): HandshakeRequest => ({
   ...{ rank: 0, facts: {} as HandshakeRequest['facts'], agentName: 'd0/d0-1' },

@@ -106,6 +106,10 @@ class RankAssociation implements Association {
     this.#association.send(kindOfRank(kind, this.#tpRank), body)
   }
 
+  flush(): void {
+    this.#association.flush()
+  }
+
   close(): void {
     this.#association.close()
   }

@@ -206,6 +206,7 @@ function postRead(
 ): void {
   const request = state.consumers[name]!.requests[job]!
   const connection = state.consumers[name]!.connections[keyOf(request, pair)]!
+  readEvent(state, rules, name, job, pair, { kind: 'handoff-accept' })
   state.transfers.push({
     consumer: name,
     job,

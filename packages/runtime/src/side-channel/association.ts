@@ -114,6 +114,10 @@ export class TcpAssociation implements Association {
     this.#write(encodeFrame('send', { kind, body }))
   }
 
+  flush(): void {
+    this.#options.connection.flush()
+  }
+
   close(): void {
     this.#end(
       peerUnavailable(this.peer.engineId, 'association was closed here'),

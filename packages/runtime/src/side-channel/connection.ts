@@ -84,6 +84,11 @@ export class Connection {
     return null
   }
 
+  /** What was written in this turn goes now, not at the caller's next wait. */
+  flush(): void {
+    this.#sendGathered()
+  }
+
   /**
    * Sends last words and ends. Input is read on and thrown away until the peer hangs up: closing a socket
    * with unread bytes makes the system reset it, and the last words may be lost.
@@ -110,6 +115,7 @@ export class Connection {
   }
 
   readonly #sendGathered = (): void => {
+    if (!this.#isGathering) return
     this.#isGathering = false
     this.#socket.uncork()
   }

@@ -35,6 +35,21 @@ test('what is written before the next wait leaves in one call, in order', async 
   expect(calls).toEqual(['abc', 'd'])
 })
 
+test('what was written before a flush leaves at once, what follows with the next wait', async () => {
+  const { socket, calls } = createSocket()
+  const connection = new Connection(socket, createSystemClock())
+  connection.flush()
+  connection.write(Buffer.from('a'))
+  connection.write(Buffer.from('b'))
+  connection.flush()
+  expect(calls).toEqual(['ab'])
+  connection.write(Buffer.from('c'))
+  connection.write(Buffer.from('d'))
+  expect(calls).toEqual(['ab'])
+  await Promise.resolve()
+  expect(calls).toEqual(['ab', 'cd'])
+})
+
 test('last words come after what was written in the same turn', async () => {
   const { socket, calls } = createSocket()
   const connection = new Connection(socket, createSystemClock())

@@ -131,6 +131,9 @@ export class MemoryAssociation implements Association {
     if (this.#isOpen) this.#deliver((remote) => remote.#serve(kind, copy, () => {}))
   }
 
+  /** Nothing is held back here. */
+  flush(): void {}
+
   close(): void {
     if (!this.#isOpen) return
     this.#deliver((remote) => remote.end(unavailable(remote.peer.engineId, 'closed by the peer')))
