@@ -80,7 +80,7 @@ export function binOf(packageName: string, bin: string): string {
   return join(dirname(path), manifest.bin[bin] as string)
 }
 
-/** A restart needs its predecessor's port, so the port is chosen before the first start. */
+/** For what must be named before it is there. Another process may take it meanwhile. */
 export async function freePort(): Promise<number> {
   const server = createServer()
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -146,8 +146,8 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
   const prefills = namesOf('prefill', options.prefillCount)
   const decodes = namesOf('decode', options.decodeCount)
   const names = [...prefills, ...decodes]
-  const ports = new Map<EngineName, number>([['oracle', 0]])
-  for (const name of names) ports.set(name, await freePort())
+  /** A restart needs its predecessor's port. */
+  const ports = new Map<EngineName, number>()
 
   const child = (name: EngineName | 'router'): TrackedChild => {
     const found = children.get(name)
@@ -155,7 +155,8 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     return found
   }
   const start = async (name: EngineName): Promise<TrackedChild> => {
-    const started = await startEngine({ group, options, name, port: ports.get(name) as number })
+    const started = await startEngine({ group, options, name, port: ports.get(name) ?? 0 })
+    ports.set(name, Number(new URL(started.ready.url).port))
     children.set(name, started)
     return started
   }
