@@ -69,9 +69,11 @@ export function isHandoffSigned(
 
 /**
  * Node loads what an HMAC needs with the first one, which takes longer than a step, and interprets what has run
- * only a few times: done before any request, some milliseconds in all.
+ * only a few times: done before any request, some milliseconds in all. Once for all halves of a process.
  */
 export function prepareSigning(): void {
+  if (isPrepared) return
+  isPrepared = true
   const ids = { engineId: asEngineId('e'), incarnation: asIncarnation('i') }
   const claims: HandoffClaims = {
     remote: { ...ids, host: 'h', port: 1, requestId: asRequestId('r') },
@@ -86,6 +88,7 @@ export function prepareSigning(): void {
 }
 
 const warmUpRounds = 64
+let isPrepared = false
 
 const hmac = (bytes: Uint8Array, key: Uint8Array): Buffer =>
   createHmac('sha256', key).update(bytes).digest()

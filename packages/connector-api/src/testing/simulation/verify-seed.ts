@@ -1,5 +1,5 @@
 /**
- * One seed from plan to verdict: run, audited, every fifth run again and compared; a failure is shrunk and
+ * One seed from plan to verdict: run, audited, every third run again and compared; a failure is shrunk and
  * told with the one command that repeats it.
  */
 import { planSimulation } from './plan.ts'
@@ -9,7 +9,7 @@ import type { SimulationTarget } from './run-simulation.ts'
 import { shrinkPlan } from './shrink.ts'
 
 /** What isn't decided by the seed shows in few of them, and a second run costs as much as another seed. */
-const repeatedSeedStep = 5
+const repeatedSeedStep = 3
 
 export interface SeedVerdict {
   readonly seed: number
