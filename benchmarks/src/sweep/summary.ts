@@ -10,6 +10,7 @@ import type { SweepConditions } from './conditions.ts'
 import type { GridPoint } from './grid.ts'
 import { pointKey, pointName } from './grid.ts'
 import type { PointFile } from './point-file.ts'
+import { timePartsOf, type TimeParts } from './time-parts.ts'
 import type { SweepVerdict } from './verdict.ts'
 
 export interface SweepSummary {
@@ -28,6 +29,8 @@ export interface SweepSummary {
     readonly p99TtftMs: number
     readonly medianTpotMs: number
     readonly outputTokensPerS: number
+    /** Null for a server given by URL. */
+    readonly parts: TimeParts | null
   }[]
   readonly besideInlinePull: readonly BesideInlinePull[]
   /** Of a preset that stands for a measurement: how near it comes. */
@@ -56,6 +59,7 @@ export function summaryOf(
       p99TtftMs: Number(file['p99_ttft_ms']),
       medianTpotMs: Number(file['median_tpot_ms']),
       outputTokensPerS: Number(file['output_throughput']),
+      parts: file.kvferry.run === null ? null : timePartsOf(file.kvferry.run),
     })),
     besideInlinePull: besideInlinePull(files),
     bars,
@@ -79,9 +83,15 @@ function besideText(all: readonly BesideInlinePull[]): string[] {
 
 const guardWord = { true: 'yes', false: 'NO', null: '–' }
 
+const blockedText = (parts: TimeParts | null): string =>
+  parts === null || parts.blockedUs === null ? '–' : (parts.blockedUs / 1_000).toFixed(2)
+
 export function renderSummary(summary: SweepSummary): string {
   const table = new Table({
-    head: ['in', 'out', 'qps', 'iter', 'label', 'TTFT p50 / p99 ms', 'TPOT ms', 'in guard'],
+    head: [
+      ...['in', 'out', 'qps', 'iter', 'label', 'TTFT p50 / p99 ms', 'TPOT ms'],
+      ...['KV path ms', 'D blocked ms', 'in guard'],
+    ],
     style: { head: [], border: [], compact: true },
   })
   for (const each of summary.points) {
@@ -94,6 +104,8 @@ export function renderSummary(summary: SweepSummary): string {
       each.label,
       `${each.medianTtftMs.toFixed(1)} / ${each.p99TtftMs.toFixed(1)}`,
       each.medianTpotMs.toFixed(2),
+      each.parts?.criticalPathMs?.toFixed(1) ?? '–',
+      blockedText(each.parts),
       guardWord[`${each.valid}`],
     ])
   }

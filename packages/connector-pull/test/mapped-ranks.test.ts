@@ -2,12 +2,7 @@
  * Engines of different TP sizes: each rank of D reads from every rank of P that has some of its heads, and each
  * rank of P counts those of D that read from it. (Items 14 and 15 of vLLM's list, and 2.10 of its mapping.)
  */
-import {
-  asEngineId,
-  asRequestId,
-  ConnectorError,
-  type TransferAgent,
-} from '@kvferry/connector-api'
+import { asEngineId, asRequestId, ConnectorError, type TransferAgent } from '@kvferry/connector-api'
 import { delegate } from '@kvferry/connector-api/conformance'
 import { factsOf } from '@kvferry/connector-api/protocol'
 import type { World } from '@kvferry/connector-api/testing'
@@ -110,7 +105,8 @@ test('the agent refuses one share as the other leaves: that READ is waited for, 
   const wrapAgent = (agent: TransferAgent): TransferAgent =>
     delegate(agent, {
       post(posts, options) {
-        if (verdicts.shift() === false) throw new ConnectorError('ERR_KV_CLOSED', 'no', { what: 'x' })
+        if (verdicts.shift() === false)
+          throw new ConnectorError('ERR_KV_CLOSED', 'no', { what: 'x' })
         return agent.post(posts, options)
       },
     })
