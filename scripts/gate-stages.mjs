@@ -3,7 +3,8 @@
 /**
  * Stages run one after another, the lanes of a stage at the same time, the gates of a lane one after another. A lane
  * takes about one core: of the checks the one that has most to do, and the others; real vLLM, beside the compilers of
- * the C++ tests; the processes, which wait a lot, and beside them the addon's tests, with and without a sanitizer.
+ * the C++ tests; the processes, which wait a lot, and beside them the addon's tests, with and without a sanitizer,
+ * and the rest of the processes.
  * Unit tests take both cores. Real vLLM's tests compare whole listings of shared memory, so nothing that makes files
  * there runs beside them.
  */
@@ -11,7 +12,7 @@ export const stages = [
   [['types-lint'], ['tidy', 'scripts', 'check-packages', 'format', 'links', 'docs']],
   [['unit']],
   [['native-asan'], ['native-tsan'], ['vllm']],
-  [['processes'], ['native-node-asan', 'native-node']],
+  [['processes'], ['native-node-asan', 'native-node', 'processes-2']],
 ]
 
 /** @throws Error naming the gates that no lane has, or that more than one place has: they'd be lost, or run twice. */

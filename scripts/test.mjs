@@ -98,6 +98,11 @@ const oneByOne = ['--no-file-parallelism']
 /** By itself vitest leaves one core idle, which of two is half the machine. */
 const bothCores = ['--maxWorkers=2']
 
+/** Files of e2e in the other lane, so that both take as long. None measures, or waits for what a busy machine is late with. */
+const secondLane = ['flipped-byte', 'tensor-parallel', 'sweep', 'publish', 'installed-tree']
+const inFirstLane = secondLane.map((name) => `--exclude=**/${name}.test.ts`)
+const inSecondLane = secondLane.map((name) => `test/${name}.test.ts`)
+
 /**
  * Agents whose conformance runs under ASan. Slabs and ipc within one process on a fake GPU take minutes there, and their clauses
  * wait a bounded time: without `KVFERRY_TEST_LONG` slabs in host memory, and ipc between processes, stand for them.
@@ -176,7 +181,8 @@ const gates = {
   'native-tsan': native('tsan'),
   'native-node': vitest(['native-nixl'], oneByOne),
   'native-node-asan': nativeNodeAsan,
-  processes: vitest(['e2e'], oneByOne),
+  processes: vitest(['e2e'], [...oneByOne, ...inFirstLane]),
+  'processes-2': vitest(['e2e'], [...oneByOne, ...inSecondLane]),
   vllm,
 }
 
