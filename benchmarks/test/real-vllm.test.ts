@@ -7,6 +7,8 @@ import { requestsAt, sweepPresets } from '../src/sweep/presets.ts'
 import { judgeReality, realVllm, type RealTimes } from '../src/sweep/real-vllm.ts'
 import { renderSummary, summaryOf } from '../src/sweep/summary.ts'
 
+const none = { p50: null }
+
 interface Found {
   readonly connector: 'pull' | 'push'
   readonly qps: number
@@ -24,6 +26,9 @@ function fileOf({ connector, qps, times, ...more }: Found): PointFile {
     ...{ connector, label, options, hooks },
     ttftMs: { mean: times.ttftMeanMs, p50: times.ttftP50Ms },
     tpotMs: { mean: times.tpotMeanMs },
+    ...{ criticalPathMs: none, pathLessWireMs: none, firstPostMs: none, wireMs: none },
+    ...{ blockedUs: { total: none }, breakdown: {} },
+    utilisation: { producer: null, consumer: null },
   }
   const point = { qps, inputTokens: 8_000, outputTokens: 64, iteration: 1 }
   const metrics = { 'ttftMs.mean': { relativeDifference: 0.04 } }

@@ -22,8 +22,7 @@ test('a failing seed tells how to repeat it, what is left of its plan, and what 
 })
 
 test('a connector that behaves differently in a second run is found out', async () => {
-  // Of those that are run twice.
-  const plans = Array.from({ length: 100 }, (_, index) => planSimulation(3 * (index + 1)))
+  const plans = Array.from({ length: 300 }, (_, index) => planSimulation(index + 1))
   const { seed, size } = plans.find(({ faults }) => faults.length === 0)!
   const countOfRun = size.producers.length + size.consumers.length
   let engineCount = 0

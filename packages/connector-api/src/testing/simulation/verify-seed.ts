@@ -1,5 +1,5 @@
 /**
- * One seed from plan to verdict: run, audited, every third run again and compared; a failure is shrunk and
+ * One seed from plan to verdict: run, audited, run again and compared; a failure is shrunk and
  * told with the one command that repeats it.
  */
 import { planSimulation } from './plan.ts'
@@ -7,9 +7,6 @@ import type { SimulationPlan } from './plan.ts'
 import { runSimulation } from './run-simulation.ts'
 import type { SimulationTarget } from './run-simulation.ts'
 import { shrinkPlan } from './shrink.ts'
-
-/** What isn't decided by the seed shows in few of them, and a second run costs as much as another seed. */
-const repeatedSeedStep = 3
 
 export interface SeedVerdict {
   readonly seed: number
@@ -37,7 +34,6 @@ export async function verifySeed(
     ]
     return { seed, failure: failure.join('\n'), endings }
   }
-  if (seed % repeatedSeedStep !== 0) return { seed, failure: null, endings }
   const again = await runSimulation(target, plan)
   const difference = firstDifference(result.transcript, again.transcript)
   if (difference === null) return { seed, failure: null, endings }
