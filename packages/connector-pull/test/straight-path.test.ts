@@ -1,4 +1,5 @@
-import type { KvTransferParams } from '@kvferry/connector-api'
+import type { Association, KvTransferParams, SideChannel } from '@kvferry/connector-api'
+import { delegate } from '@kvferry/connector-api/conformance'
 import { expect, test } from 'vitest'
 import { createPair, prompt, startLoad, until, untilAllFree } from './fixtures/world.ts'
 
@@ -77,6 +78,41 @@ test('all loads of a step leave in one post and share one handshake (13)', async
   expect(posts).toEqual([2, 2])
   await until(pair.world, () => second.every(({ outcome }) => outcome === 'loaded'))
   expect(pair.d.counter('handshakesDone')).toBe(1)
+  await untilAllFree(pair)
+})
+
+test('the questions for the leases of a step are with the system before its READs are posted', async () => {
+  const done: string[] = []
+  const heard = (association: Association): Association =>
+    delegate(association, {
+      request(kind, body, options) {
+        done.push(kind)
+        return association.request(kind, body, options)
+      },
+      flush() {
+        done.push('flush')
+        association.flush()
+      },
+    })
+  const wrapSideChannel = (channel: SideChannel): SideChannel =>
+    delegate(channel, {
+      connect: async (address, options) => heard(await channel.connect(address, options)),
+    })
+  const pair = await createPair({ d: { wrapSideChannel } })
+  const warmUp = await startLoad(pair, { id: 'warm-up' })
+  await until(pair.world, () => warmUp.outcome === 'loaded')
+  const post = pair.d.agent.post.bind(pair.d.agent)
+  pair.d.agent.post = (list, options) => {
+    done.push(`post of ${list.length}`)
+    return post(list, options)
+  }
+  const params: KvTransferParams[] = []
+  for (const id of ['a', 'b']) params.push(await pair.p.prefill(`p-${id}`, prompt, 9))
+  const loads = params.map((one, at) => pair.d.admit(`d-${at}`, 9, one))
+  done.length = 0
+  pair.d.step()
+  expect(done).toEqual(['pull.renew', 'pull.renew', 'flush', 'post of 2'])
+  await until(pair.world, () => loads.every(({ outcome }) => outcome === 'loaded'))
   await untilAllFree(pair)
 })
 
