@@ -35,7 +35,7 @@ describe('--connectors', () => {
   })
 
   it.each([
-    ['pull,', /name at least one/],
+    ['pull,', /an entry is empty/],
     ['pull:posting', /write options as NAME:key=value/],
     ['pull:posting=inline:posting=background', /posting is given twice/],
   ])('refuses %s', (text, message) => {

@@ -12,7 +12,8 @@ const optionStart = /:(?=[A-Za-z][A-Za-z0-9.]*=)/
 function parseEntry(entry: string, whole: string): ConnectorChoice {
   const [connector = '', ...pairs] = entry.trim().split(optionStart)
   if (connector === '') {
-    throw new UsageError(`--connectors "${whole}": name at least one, separated by commas`)
+    const what = whole.includes(',') ? 'an entry is empty' : 'name at least one'
+    throw new UsageError(`--connectors "${whole}": ${what}; use names separated by commas`)
   }
   const options: Record<string, unknown> = {}
   for (const pair of pairs) {

@@ -2,7 +2,6 @@
  * What the commands that measure connectors do around their measurement: look before they start, choose the
  * agent, keep progress on stderr, check the result against its schema, write it wherever it was asked for.
  */
-import { mkdirSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import type { Command } from 'commander'
@@ -13,7 +12,7 @@ import type { Devices } from '../compare/process-cluster.ts'
 import type { CompareResult } from '../compare/result.ts'
 import { headline } from '../compare/table.ts'
 import { createProgress } from '../lib/progress.ts'
-import { assertWritable, writeResult } from '../lib/result-file.ts'
+import { assertWritable, makeDirectory, writeResult } from '../lib/result-file.ts'
 import { assertMatchesSchema, type SchemaName } from '../lib/result-schema.ts'
 import type { CommandIo } from '../main.ts'
 import { clusterMaker } from './shared.ts'
@@ -52,7 +51,7 @@ export async function runMeasured<Result extends Pick<CompareResult, 'verdict'>>
   // Fakes given by flags bring their own agents, so there is nothing to look for.
   const { devices, engineBin } = request
   const chosen = await resolveAgent(request.agent, { isAssumed: engineBin !== null, devices })
-  if (request.logDirectory) mkdirSync(request.logDirectory, { recursive: true })
+  if (request.logDirectory) makeDirectory('keep-logs', request.logDirectory)
   const progress = createProgress(io.stderr)
   progress.note(headline(chosen.kind, chosen.nixl?.version ?? null))
   if (chosen.reason) progress.note(chosen.reason)

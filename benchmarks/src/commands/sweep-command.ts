@@ -2,7 +2,6 @@
  * `kvferry-bench sweep`: from flags to exit code. Chooses the agent, runs what is missing in the results
  * directory, writes the report. 0 = all checks passed (points outside the guard are marked), 1 = one failed.
  */
-import { mkdirSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import type { Command } from 'commander'
 import { createSystemClock } from '@kvferry/runtime'
@@ -12,7 +11,7 @@ import { missedTexts } from '../experiments/bar.ts'
 import { readEnvironment } from '../lib/environment.ts'
 import { omit } from '../lib/omit.ts'
 import { createProgress } from '../lib/progress.ts'
-import { assertWritable, writeResult } from '../lib/result-file.ts'
+import { assertWritable, makeDirectory, writeResult } from '../lib/result-file.ts'
 import type { CommandIo } from '../main.ts'
 import type { SweepConditions } from '../sweep/conditions.ts'
 import { assertContinuable } from '../sweep/continuation.ts'
@@ -92,15 +91,6 @@ function conditionsFor(
 function checkEngine({ preset, engineBin }: SweepRequest): void {
   // Another build's engine may know other models.
   if (engineBin === null) assertModel(preset.engine)
-}
-
-function makeDirectory(flag: string, path: string): void {
-  try {
-    mkdirSync(path, { recursive: true })
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error)
-    throw new UsageError(`--${flag} ${path}: no directory can be made there: ${reason}`)
-  }
 }
 
 /** The least that it can take: the arrivals alone. */

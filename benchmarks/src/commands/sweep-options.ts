@@ -100,6 +100,7 @@ function values(flag: string, text: string, parse: (entry: string) => number): n
   if (entries.length > limits.gridValuesMax) {
     throw new UsageError(`--${flag}: at most ${limits.gridValuesMax} values`)
   }
+  if (entries.includes('')) throw new UsageError(`--${flag} "${text}": an entry is empty`)
   const parsed = entries.map(parse)
   const repeated = parsed.find((value, index) => parsed.indexOf(value) !== index)
   if (repeated !== undefined) throw new UsageError(`--${flag} ${text}: ${repeated} is there twice`)

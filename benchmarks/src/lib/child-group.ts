@@ -7,6 +7,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { createWriteStream, type WriteStream } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { limits } from '../limits.ts'
+import { MachineError } from '../machine-error.ts'
 
 export interface ReadyLine {
   readonly event: 'ready'
@@ -166,7 +167,7 @@ export function createChildGroup(): ChildGroup {
   failed.catch(() => {})
 
   const endedUnasked = (member: Member, how: string): Error =>
-    new Error(`${member.name} ended on its own (${how})\n${describeTail(member)}`)
+    new MachineError(`${member.name} ended on its own (${how})\n${describeTail(member)}`)
 
   async function start(options: ChildOptions): Promise<TrackedChild> {
     if (isStopping) throw new Error(`${options.name} not started: the group is stopping`)

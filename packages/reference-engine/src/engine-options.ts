@@ -183,7 +183,7 @@ function resolveConnectorConfig(
     throw configError(
       'connector',
       'missing',
-      `role ${role} needs one; use connector pull, push or xavier`,
+      `a ${role === 'producer' ? 'prefill' : 'decode'} engine needs one; use connector pull, push or xavier`,
     )
   }
   const { engineId, sideChannelPort, path, ipcCtas } = options
