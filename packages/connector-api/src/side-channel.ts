@@ -32,7 +32,7 @@ export interface Association {
   send(kind: string, body: Uint8Array): void
   /**
    * Gives the system what was written in this turn now, not at its end. For what others wait for longest: each call
-   * may cost a system call.
+   * may cost a system call. Calls nobody back, and throws for nothing: what comes of it is heard later.
    */
   flush(): void
   close(): void
