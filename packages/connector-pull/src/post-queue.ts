@@ -73,7 +73,7 @@ export class PostQueue {
     if (this.#waiting.length === 0) return nothing
     const waiting = this.#waiting.filter(({ state }) => state.kind === 'posting')
     this.#waiting = []
-    return waiting.map((read) => ({ read, event: this.#refusal(read) ?? accepted }))
+    return waiting.map((read) => ({ read, event: this.refusal(read) ?? accepted }))
   }
 
   /** One event for each. Never throws for an operating error. */
@@ -103,8 +103,8 @@ export class PostQueue {
     return [...failed, ...left]
   }
 
-  /** Key, clock and table of the producer are known only now. */
-  #refusal({ load, link, rank }: ReadRecord): EventOf<'handoff-refuse'> | null {
+  /** Why its handoff is none, or null. Key, clock and table of the producer are known only once its link is ready. */
+  refusal({ load, link, rank }: ReadRecord): EventOf<'handoff-refuse'> | null {
     const { components, counters, leases } = this.#init
     const { handoff, requestId } = load.order
     const now = components.clock.now()

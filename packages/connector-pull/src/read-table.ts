@@ -148,7 +148,12 @@ export class ReadTable {
 
   #ready(read: ReadRecord, link: PeerLink): void {
     read.link = link
-    this.#dispatch(read, { kind: link.isStaged ? 'peer-ready-staged' : 'peer-ready' })
+    if (!link.isStaged) {
+      this.#dispatch(read, { kind: 'peer-ready' })
+      return
+    }
+    // The question claims the lease: nobody asks with a handoff that somebody made up.
+    this.#dispatch(read, this.#posts.refusal(read) ?? { kind: 'peer-ready-staged' })
   }
 
   #forWaiting(key: PeerKey, perform: (read: ReadRecord) => void): void {

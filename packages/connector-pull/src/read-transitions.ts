@@ -18,6 +18,7 @@ export const readTransitions: TransitionTable<ReadState['kind'], ReadEvent['kind
   connecting: {
     'peer-ready': ['posting'],
     'peer-ready-staged': ['requesting'],
+    'handoff-refuse': ['ended'],
     'peer-fail': ['ended'],
     abort: ['ended'],
   },

@@ -112,6 +112,17 @@ test('a forged one that meets a full hit frees nobody’s blocks', async () => {
   expect(pair.d.logs.join()).toContain('not released')
 })
 
+test('a forged one for a producer that stages its blocks claims nobody’s lease', async () => {
+  const pair = await createPair({ p: { config: { bufferDevice: 'host' } } })
+  const params = await pair.p.prefill('p-r0', prompt, 30)
+  const forged = { ...params, remote_signature: flipped(signatureOf(params)) }
+  const [wrong, right] = [forged, params].map((one, at) => pair.d.admit(`d-${at}`, 30, one))
+  pair.d.step()
+  await until(pair.world, () => wrong!.outcome !== 'loading' && right!.outcome !== 'loading')
+  expect([wrong!.errorCode, right!.outcome]).toEqual(['ERR_KV_UNAUTHORISED', 'loaded'])
+  expect(await pair.d.isLoadedRight(right!, prompt)).toBe(true)
+})
+
 const peers = (pair: Pair, engineId: string) => [
   { engineId: asEngineId(engineId), host: '127.0.0.1', port: pair.p.sideChannel.address.port },
 ]

@@ -103,6 +103,7 @@ testMachine('read', {
     connecting: {
       'peer-ready': 'posting: post',
       'peer-ready-staged': 'requesting: ask',
+      'handoff-refuse': 'ended: failed',
       'peer-fail': 'ended: failed',
       abort: 'ended: release aborted',
     },
