@@ -78,6 +78,22 @@ async function expectServes(round: number): Promise<void> {
   expect(verification.mismatchedBlocks).toBe(0)
 }
 
+const loadsDone = async (): Promise<number> =>
+  (await deployment.stats('decode')).connectorCounters['loadsDone'] ?? 0
+
+/**
+ * D holds back its next handshake with a P that it failed to reach, longer with each failure (`handshakeBackOffMaxMs`), and
+ * computes meanwhile. Each try has prompts of its own: those that D knows need no load.
+ */
+async function untilLoadedAgain(firstRound: number): Promise<void> {
+  const before = await loadsDone()
+  let round = firstRound
+  await waitUntil('D loads from the next P', async () => {
+    await completeAll(deployment.routerUrl, round++)
+    return (await loadsDone()) > before
+  })
+}
+
 const untilWriting = (): Promise<void> =>
   waitUntil('P writes', async () => {
     const { agentCounters } = await deployment.stats('prefill')
@@ -106,6 +122,7 @@ describe('whole prompts', () => {
     await disturb(2, () => deployment.kill('prefill', 'SIGKILL'))
     await expectNoBlockKept(deployment, 'decode')
     await deployment.restart('prefill')
+    await untilLoadedAgain(100)
     await expectServes(3)
     await expectNothingKept()
   })
