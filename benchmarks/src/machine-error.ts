@@ -1,4 +1,4 @@
-/** What was asked for can't be measured on this machine now: said in one line, as a check that failed. */
+/** What was asked for can't be measured on this machine now, or an engine ended: said without a stack, as a check that failed. */
 export class MachineError extends Error {
   override readonly name = 'MachineError'
 }

@@ -57,12 +57,12 @@ function report(error: unknown, io: CommandIo): number {
     io.stderr.write(`kvferry-bench: ${describeUsage(error)}\n`)
     return exitCodes.usage
   }
-  if (error instanceof MachineError) {
-    io.stderr.write(`kvferry-bench: ${error.message}\n`)
-    return exitCodes.checkFailed
-  }
   if (io.signal.aborted) {
     io.stderr.write('kvferry-bench: interrupted; all child processes have ended\n')
+    return exitCodes.checkFailed
+  }
+  if (error instanceof MachineError) {
+    io.stderr.write(`kvferry-bench: ${error.message}\n`)
     return exitCodes.checkFailed
   }
   if (ConnectorError.isInstance(error)) {

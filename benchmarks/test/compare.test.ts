@@ -128,6 +128,7 @@ describe('compare over programs that fail', () => {
     expect(exitCode).toBe(1)
     expect(result).toBeNull()
     expect(stderr).toContain('decode ended on its own (exit code 7)')
+    expect(stderr).not.toMatch(/^ +at /m)
     expect(stderr).toContain('decode| fake consumer listens')
   })
 })
